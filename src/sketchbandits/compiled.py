@@ -1,0 +1,35 @@
+"""The one decorator of every compiled function, and the stamp that keeps the on-disk cache honest.
+
+Numba caches a kernel under a stamp of the file that defines it, and inlines what the kernel calls: after an edit of
+``linalg.py`` a cached policy would go on with the old arithmetic. Here every kernel carries a stamp of the *whole
+package*, so any edit recompiles and an unchanged package never does.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _package_stamp() -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for source in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(source.read_bytes())
+    return digest.digest()
+
+
+_STAMP = _package_stamp()
+
+
+def kernel(function: Function) -> Function:
+    """Compile ``function`` with Numba: cached on disk, without the GIL, IEEE arithmetic (no ``fastmath``)."""
+    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    # Not a public attribute of Numba: where a future release renames it, the cache falls back to per-file stamps.
+    cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if hasattr(cache_file, "_source_stamp"):
+        cache_file._source_stamp = _STAMP
+    return cast(Function, dispatcher)

@@ -1,0 +1,74 @@
+"""Every confidence radius, one function each.
+
+A radius ``beta`` makes ``{theta : ||theta - theta_hat||_V <= beta}`` cover the true parameter at every round with
+probability ``1 - delta``. All rest on the self-normalised bound of Abbasi-Yadkori, Pal and Szepesvari (NeurIPS 2011,
+Theorem 2); they differ in how ``ln det(V/ridge)`` is bounded and in what a sketch has lost. ``log_share`` is
+``ln(1/delta)`` for the share of ``delta`` that the ellipsoid may spend.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchbandits.compiled import kernel
+
+# A policy's radius travels through kernels as one small array with these entries.
+KIND, NOISE, THETA_NORM, ARM_NORM, RIDGE, LOG_SHARE, DIM, VALUE = range(8)
+CLOSED, LOGDET, FIXED = range(3)  # FIXED: VALUE is the radius, a constant or what a user's function last returned
+
+
+@kernel
+def closed_information(n: float, rank: float, arm_norm: float, ridge: float) -> float:
+    """``rank ln(1 + n L^2/(rank ridge)) >= ln det(V/ridge)`` for ``n`` vectors of norm at most ``L`` and that rank."""
+    return rank * np.log1p(n * arm_norm**2 / (rank * ridge)) if rank > 0 else 0.0
+
+
+@kernel
+def ellipsoid_radius(information: float, noise: float, theta_norm: float, ridge: float, log_share: float) -> float:
+    """``R sqrt(information + 2 ln(1/delta)) + sqrt(ridge) S``: exact statistics (OFUL, CS-LB)."""
+    return noise * np.sqrt(information + 2.0 * log_share) + np.sqrt(ridge) * theta_norm
+
+
+@kernel
+def closed_radius(n: float, dim: float, noise: float, theta_norm: float, arm_norm: float, ridge: float, log_share: float) -> float:
+    """The radius in closed form; with ``n = t``, ``dim = l``, ``log_share = ln(N/(l delta))`` it is CS-LB's Eq. (2)."""
+    information = closed_information(n, dim, arm_norm, ridge)
+    return ellipsoid_radius(information, noise, theta_norm, ridge, log_share)
+
+
+@kernel
+def sketched_radius(information: float, shrunk: float, dim: float, noise: float, theta_norm: float, ridge: float, log_share: float) -> float:
+    """Frequent Directions has dropped mass ``rho = shrunk`` (Kuzborskij et al. 2019, with the measured ``rho``):
+
+    ``R sqrt(q + 2 ln(1/delta) + d ln(1 + rho/ridge)) sqrt(1 + rho/ridge) + S sqrt(ridge) (1 + rho/ridge)``.
+    """
+    loss = shrunk / ridge
+    root = np.sqrt(information + 2.0 * log_share + dim * np.log1p(loss))
+    return noise * root * np.sqrt(1.0 + loss) + theta_norm * np.sqrt(ridge) * (1.0 + loss)
+
+
+@kernel
+def compensated_radius(information: float, alpha: float, dim: float, noise: float, theta_norm: float, ridge: float, log_share: float) -> float:
+    """The dropped mass is kept on the diagonal, ``V = S'S + alpha I`` (spectral compensation):
+
+    ``R sqrt(q + 2 ln(1/delta) + d ln(alpha/ridge)) + S sqrt(alpha)``.
+    """
+    root = np.sqrt(information + 2.0 * log_share + dim * np.log(alpha / ridge))
+    return noise * root + theta_norm * np.sqrt(alpha)
+
+
+@kernel
+def radius_value(radius: NDArray[np.float64], n: float, logdet: float) -> float:
+    """The radius that a policy's ``radius`` array describes, after ``n`` samples with ``ln det(V/ridge) = logdet``."""
+    if radius[KIND] == FIXED:
+        return radius[VALUE]
+    if radius[KIND] == LOGDET:
+        return ellipsoid_radius(logdet, radius[NOISE], radius[THETA_NORM], radius[RIDGE], radius[LOG_SHARE])
+    return closed_radius(
+        n, radius[DIM], radius[NOISE], radius[THETA_NORM], radius[ARM_NORM], radius[RIDGE], radius[LOG_SHARE]
+    )
+
+
+def theorem_bound(rounds: int, *, sketch_size: int, n_clusters: int, radius: float, arm_norm: float, ridge: float) -> float:
+    """Theorem 1 of the CS-LB paper, ``2 beta_T sqrt(2 l K T ln(1 + T L^2/(ridge l)))`` for ``ridge >= max(1, L^2)``."""
+    information = closed_information(float(rounds), float(sketch_size), arm_norm, ridge)
+    return float(2.0 * radius * np.sqrt(2.0 * n_clusters * rounds * information))

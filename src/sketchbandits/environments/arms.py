@@ -1,0 +1,144 @@
+"""Arm sets and hidden parameters, drawn from a seed.
+
+Every arm set is an ``(n_arms, dim)`` float64 array scaled in one of two ways: ``normalize="max"`` divides all arms by
+the largest norm, so that norms are at most 1 (up to rounding) and their ratios are kept; ``"unit"`` divides each arm by
+its own norm. ``seed`` is a whole number, a ``SeedSequence``, a ``Generator`` (which is advanced) or ``None``.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchbandits import validate
+
+NORMALIZATIONS = ("max", "unit")
+
+
+def correlated_arms(
+    *, n_arms: int, dim: int, group_size: int = 1, normalize: str = "max", seed: Any = None
+) -> NDArray[np.float64]:
+    """The CS-LB paper's arms: groups of ``group_size`` successive arms share a direction and differ in coefficient.
+
+    Formula: ``arm_i = a_i x_g`` with ``g = i // group_size`` and the components of ``x_g`` uniform on (0, 1); the last
+    group is smaller where ``group_size`` does not divide ``n_arms``.
+    Cost: ``O(N d)``.
+    Reference: the CS-LB paper, "Experimental Setup" (``group_size`` is its ``m^l``).
+    Departures: the paper names no law for the coefficients; here they are integers uniform on 1..10 for
+    ``group_size=1`` ("a random integer coefficient") and reals uniform on (0.1, 1) otherwise ("real-valued"). It also
+    prints ``x / |x|``, which erases the coefficients and makes a group one repeated vector: that is ``"unit"``, while
+    the default ``"max"`` keeps them and still ensures ``|x| <= 1``, the paper's stated aim.
+    """
+    n_arms, dim = validate.whole("n_arms", n_arms), validate.whole("dim", dim)
+    group_size = validate.whole("group_size", group_size)
+    normalize = validate.option("normalize", normalize, NORMALIZATIONS)
+    rng = validate.generator(seed)
+    group = np.arange(n_arms) // min(group_size, n_arms)
+    directions = _positive_uniform(rng, (int(group[-1]) + 1, dim))
+    if normalize == "unit":
+        return unit_rows(directions)[group]  # scaled before repeating, so that a group is equal to the last bit
+    coefficients: NDArray[Any] = rng.integers(1, 11, n_arms) if group_size == 1 else rng.uniform(0.1, 1.0, n_arms)
+    return _normalized(coefficients[:, None] * directions[group], normalize)
+
+
+def heavy_tailed_arms(
+    *, n_arms: int, dim: int, decay: float = 0.5, normalize: str = "max", seed: Any = None
+) -> NDArray[np.float64]:
+    """Gaussian arms whose spectrum falls slowly, so that every sketch of fixed size loses a large share of it.
+
+    Formula: ``arm ~ N(0, Q diag(i**-decay) Q^T)``, ``i = 1..dim``, ``Q`` a random orthonormal basis. For
+    ``decay < 1`` the ``l`` leading directions hold only about ``(l/d)**(1 - decay)`` of the variance.
+    Cost: ``O(N d^2 + d^3)``.
+    """
+    n_arms, dim = validate.whole("n_arms", n_arms), validate.whole("dim", dim)
+    decay = validate.number("decay", decay, least=0.0)
+    normalize = validate.option("normalize", normalize, NORMALIZATIONS)
+    rng = validate.generator(seed)
+    basis = _orthonormal(rng, dim, dim)
+    deviations = np.arange(1.0, dim + 1.0) ** (-decay / 2)
+    return _normalized((rng.standard_normal((n_arms, dim)) * deviations) @ basis.T, normalize)
+
+
+def subspace_arms(
+    *,
+    n_arms: int,
+    dim: int,
+    n_subspaces: int,
+    rank: int,
+    shuffle: bool = False,
+    noise: float = 0.0,
+    normalize: str = "max",
+    seed: Any = None,
+) -> NDArray[np.float64]:
+    """Arms in a union of random ``rank``-dimensional subspaces, in order of subspace or shuffled.
+
+    Formula: ``arm = Q_s z + noise |z| u``, ``z`` standard normal, ``u`` a random unit vector orthogonal to the span of
+    ``Q_s``: the distance of an arm from its subspace is ``noise`` times the length of its part inside. The arms are
+    shared out evenly, earlier subspaces taking one more. Neither ``shuffle`` nor ``noise`` changes the subspaces and
+    the parts inside that a seed gives.
+    Cost: ``O(N d r)``, plus ``O(d r^2)`` a subspace.
+
+    Refused: ``rank >= dim`` (all subspaces would be the whole space, with nothing outside) and
+    ``n_arms < n_subspaces * rank`` (some subspace would hold too few arms to have its rank).
+    """
+    dim = validate.whole("dim", dim, least=2)
+    n_subspaces = validate.whole("n_subspaces", n_subspaces)
+    rank = validate.whole("rank", rank, most=dim - 1)
+    n_arms = validate.whole("n_arms", n_arms, least=n_subspaces * rank)
+    shuffle = flag("shuffle", shuffle)
+    noise = validate.number("noise", noise, least=0.0)
+    normalize = validate.option("normalize", normalize, NORMALIZATIONS)
+    rng = validate.generator(seed)
+    sizes = np.bincount(np.arange(n_arms) % n_subspaces)
+    arms = np.concatenate([_subspace_block(rng, size, dim, rank, noise) for size in sizes])
+    return _normalized(rng.permutation(arms) if shuffle else arms, normalize)
+
+
+def uniform_parameter(dim: int, *, norm: float = 1.0, seed: Any = None) -> NDArray[np.float64]:
+    """A hidden parameter with components uniform on (0, 1), scaled to length ``norm``.
+
+    Reference: the CS-LB paper, "Experimental Setup": generated "in the same manner" as the arms, with ``S = 1``.
+    Departures: the paper leaves the length at ``|theta| <= 1``; here it is ``norm`` exactly, since the scaling absorbs
+    any coefficient.
+    """
+    dim = validate.whole("dim", dim)
+    norm = validate.positive("norm", norm)
+    # A child stream: drawn straight from the seed, the parameter would be parallel to the first arm of
+    # correlated_arms with the same seed, which would then always be the best direction.
+    rng = np.random.default_rng(validate.generator(seed).integers(2**63, size=4))
+    return norm * unit_rows(_positive_uniform(rng, (1, dim))).ravel()
+
+
+def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Every row divided by its norm; a zero row stays zero."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(norms > 0.0, norms, 1.0)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+def _normalized(arms: NDArray[np.float64], normalize: str) -> NDArray[np.float64]:
+    return unit_rows(arms) if normalize == "unit" else arms / np.linalg.norm(arms, axis=1).max()
+
+
+def _positive_uniform(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:
+    return 1.0 - rng.random(shape)  # (0, 1] instead of [0, 1): a direction is never zero
+
+
+def _orthonormal(rng: np.random.Generator, dim: int, rank: int) -> NDArray[np.float64]:
+    """Columns spanning uniformly random directions (their signs are not random, which a Gaussian does not see)."""
+    return np.linalg.qr(rng.standard_normal((dim, rank)))[0]
+
+
+def _subspace_block(rng: np.random.Generator, size: int, dim: int, rank: int, noise: float) -> NDArray[np.float64]:
+    basis = _orthonormal(rng, dim, rank)
+    inside = rng.standard_normal((size, rank)) @ basis.T
+    outside = rng.standard_normal((size, dim))  # drawn even without noise: the next block must not depend on it
+    outside -= (outside @ basis) @ basis.T
+    lengths: NDArray[np.float64] = np.linalg.norm(inside, axis=1, keepdims=True)
+    return inside + noise * lengths * unit_rows(outside)

@@ -1,0 +1,187 @@
+"""Compiled small-matrix kernels shared by partition, sketches and policies.
+
+Everything here works on *whitened* ridge statistics. Given arms as columns ``z_i`` and data with counts ``n_i``,
+
+    V = ridge I + sum_i n_i z_i z_i'      (r x r)
+
+`whiten` finds ``W`` with ``W'W = V^-1`` and stores ``W z_i``; in those coordinates ``V`` is the identity, and
+`ridge_step` books further pulls by rank-one steps on ``A = V^-1``, which starts at ``I``. The condition of ``A`` is at
+most the determinant's growth since the last whitening, which callers keep below `MAX_GROWTH`: the steps therefore stay
+accurate to a few digits of machine precision for *every* ridge and arm scale, where the same recursion on the plain
+inverse loses all digits (for ``ridge=1e-8`` and arms of size 1e6 after one pull).
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchbandits.compiled import kernel
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+TIE = 1e-9  # values this close, relatively, count as equal: correct implementations differ by an ulp
+MAX_STEP = 10.0  # a pull that multiplies det V by more is booked by a fresh whitening
+MAX_GROWTH = float(np.log(1e4))  # growth of ln det V after which the statistics are whitened afresh
+MAX_STEPS = 10_000  # likewise after this many pulls, so that rounding errors cannot pile up
+ROUNDING = 1e-13  # a residual below this share of its vector is rounding noise, not a direction
+
+
+@kernel
+def tie_threshold(top: float) -> float:
+    """The least value that counts as equal to ``top``; +inf equals only itself."""
+    return top if np.isinf(top) else top - TIE * abs(top)
+
+
+@kernel
+def tied_argmax(values: Floats) -> int:
+    """The lowest index whose value ties with the largest."""
+    top = values[0]
+    for i in range(1, values.size):
+        if values[i] > top:
+            top = values[i]
+    threshold = tie_threshold(top)
+    for i in range(values.size):
+        if values[i] >= threshold:
+            return i
+    return 0
+
+
+@kernel
+def add_exactly(total: Floats, lost: Floats, i: int, value: float) -> None:
+    """``total[i] += value`` with the rounding error kept in ``lost[i]`` (Neumaier's sum)."""
+    old = total[i]
+    new = old + value
+    if abs(old) >= abs(value):
+        lost[i] += (old - new) + value
+    else:
+        lost[i] += (value - new) + old
+    total[i] = new
+
+
+@kernel
+def combine(weights: Floats, rows: Floats, out: Floats) -> None:
+    """``out = weights @ rows`` for a C-contiguous ``rows``, four rows at a time: vector code without ``fastmath``."""
+    r, n = weights.size, out.size
+    out[:] = 0.0
+    k = 0
+    while k + 4 <= r:
+        a, b, c, d = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        for i in range(n):
+            out[i] += (a * rows[k, i] + b * rows[k + 1, i]) + (c * rows[k + 2, i] + d * rows[k + 3, i])
+        k += 4
+    while k < r:
+        a = weights[k]
+        for i in range(n):
+            out[i] += a * rows[k, i]
+        k += 1
+
+
+@kernel
+def downdate(A: Floats, u: Floats, scale: float) -> None:
+    """``A -= scale u u'``."""
+    r = A.shape[0]
+    for a in range(r):
+        s = u[a] * scale
+        for b in range(r):
+            A[a, b] -= s * u[b]
+
+
+@kernel
+def ridge_step(A: Floats, W: Floats, mean: Floats, width2: Floats, u: Floats, g: Floats, j: int, reward: float) -> float:
+    """Book one pull of column ``j`` and return the factor ``D`` by which det V grows.
+
+        u = A w_j ;  g = W'u ;  D = 1 + g_j
+        A -= u u'/D ;  mean += g (reward - mean_j)/D ;  width2 -= g^2/D
+
+    By Cauchy-Schwarz no squared width shrinks by more than ``D``, which is the floor that keeps widths positive.
+    With ``D`` outside ``[1, MAX_STEP]`` nothing is changed: the caller whitens instead. Cost O(r^2 + n r).
+    """
+    combine(W[:, j], A, u)
+    combine(u, W, g)
+    D = 1.0 + g[j]
+    if not 1.0 <= D <= MAX_STEP:
+        return D
+    scale = 1.0 / D
+    downdate(A, u, scale)
+    spread(mean, width2, g, (reward - mean[j]) * scale, scale)
+    return D
+
+
+@kernel
+def spread(mean: Floats, width2: Floats, g: Floats, error: float, scale: float) -> None:
+    """The effect of one pull on every arm's mean and squared width."""
+    for i in range(mean.size):
+        mean[i] += g[i] * error
+        width2[i] = max(width2[i] - g[i] * g[i] * scale, width2[i] * scale)
+
+
+@kernel
+def whiten(Z: Floats, counts: Ints, ridge: float, W: Floats) -> float:
+    """Fill ``W`` with the columns of ``Z`` in coordinates where V is the identity; return ``ln det(V/ridge)``.
+
+    The singular values of the pulled rows ``sqrt(n_i) z_i'`` and the ridge are added *after* the decomposition, so
+    a tiny ridge is not lost beside large data. Cost O((n + r) r^2).
+    """
+    r, n = Z.shape
+    pulled = 0
+    for i in range(n):
+        if counts[i] > 0:
+            pulled += 1
+    rows = np.zeros((max(pulled, r), r))  # at least r rows, so that the right factor is a whole basis
+    k = 0
+    for i in range(n):
+        if counts[i] > 0:
+            rows[k] = np.sqrt(counts[i]) * Z[:, i]
+            k += 1
+    _, sigma, basis = np.linalg.svd(rows, False)
+    logdet = 0.0
+    for k in range(r):
+        basis[k] /= np.sqrt(sigma[k] ** 2 + ridge)
+        logdet += np.log1p(sigma[k] ** 2 / ridge)
+    W[:] = np.dot(basis, Z)
+    return logdet
+
+
+@kernel
+def refit(W: Floats, sums: Floats, lost: Floats, mean: Floats, width2: Floats) -> None:
+    """Means and squared widths of every arm from whitened coordinates and per-arm reward sums. Cost O(n r)."""
+    r, n = W.shape
+    mean[:] = 0.0
+    width2[:] = 0.0
+    for k in range(r):
+        b = 0.0
+        for i in range(n):
+            b += W[k, i] * (sums[i] + lost[i])
+        for i in range(n):
+            mean[i] += W[k, i] * b
+            width2[i] += W[k, i] ** 2
+
+
+@kernel
+def identity(A: Floats) -> None:
+    """``A = I``."""
+    A[:] = 0.0
+    for k in range(A.shape[0]):
+        A[k, k] = 1.0
+
+
+@kernel
+def remove_projection(Q: Floats, rank: int, x: Floats, coordinates: Floats) -> float:
+    """Take from ``x`` its part in the span of ``Q``'s first rows, in two Gram-Schmidt passes; return what is left.
+
+    ``coordinates[:rank]`` receives ``Q x``, ``x`` becomes ``x - Q'Q x``, and its norm is returned. Every decision on
+    membership or rank in this library rests on this one routine. Cost O(rank d).
+    """
+    coordinates[:rank] = 0.0
+    for _ in range(2):
+        for k in range(rank):
+            p = 0.0
+            for i in range(x.size):
+                p += Q[k, i] * x[i]
+            coordinates[k] += p
+            for i in range(x.size):
+                x[i] -= p * Q[k, i]
+    left = 0.0
+    for i in range(x.size):
+        left += x[i] * x[i]
+    return np.sqrt(left)

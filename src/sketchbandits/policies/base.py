@@ -1,0 +1,218 @@
+"""What every policy on a fixed arm set shares: checked input, explicit state, snapshots; and the compiled step.
+
+A policy's memory is one ``NamedTuple`` of arrays, ``policy.state``. Two kernels act on it, registered per state type
+with `register` and called by the names `absorb` and `choose` from any compiled loop:
+
+- ``absorb(state, arm, reward)`` books a reward into the statistics;
+- ``choose(state)`` writes the next arm into ``state.choice[0]``.
+
+`Policy.update` runs both, so that `Policy.select` only reads the choice and has no side effect. One thread may write
+(`update`); others may read only while it does not.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any, NamedTuple, Self, cast
+
+import numpy as np
+from numba.extending import overload
+from numpy.typing import ArrayLike, NDArray
+
+from sketchbandits import confidence, snapshot, validate
+from sketchbandits.compiled import kernel
+from sketchbandits.linalg import Floats, Ints
+
+Radius = str | Callable[[int, float], float]
+
+# Rows of a state's ``stats`` array, one column an arm.
+MEAN, WIDTH2, SUM, LOST = range(4)
+
+_KERNELS: dict[type, tuple[Callable[..., None], Callable[..., None]]] = {}
+
+
+def register(state: type, *, absorb: Callable[..., None], choose: Callable[..., None]) -> None:
+    """Say which kernels serve a state type."""
+    _KERNELS[state] = (absorb, choose)
+
+
+def absorb(state: Any, arm: int, reward: float) -> None:
+    """Book a reward; in compiled code the call resolves to the kernel of the state's type."""
+    _KERNELS[type(state)][0](state, arm, reward)
+
+
+def choose(state: Any) -> None:
+    """Choose the next arm; in compiled code the call resolves to the kernel of the state's type."""
+    _KERNELS[type(state)][1](state)
+
+
+# Numba caches across processes only what is reached by name or by type, never a kernel passed as an argument.
+@overload(absorb, strict=False)
+def _absorb_of_type(state: Any, arm: Any, reward: Any) -> Any:
+    kernels = _KERNELS.get(getattr(state, "instance_class", None))  # type: ignore[arg-type]
+    return kernels[0].py_func if kernels else None  # type: ignore[attr-defined]
+
+
+@overload(choose, strict=False)
+def _choose_of_type(state: Any) -> Any:
+    kernels = _KERNELS.get(getattr(state, "instance_class", None))  # type: ignore[arg-type]
+    return kernels[1].py_func if kernels else None  # type: ignore[attr-defined]
+
+
+@kernel
+def step(state: Any, arm: int, reward: float) -> None:
+    """Book a reward and choose the next arm."""
+    absorb(state, arm, reward)
+    choose(state)
+
+
+class Shared(NamedTuple):
+    """The checked parameters that every linear policy has."""
+
+    ridge: float
+    noise: float
+    theta_norm: float
+    arm_norm: float
+    delta: float
+
+
+def check_shared(
+    ridge: float, noise: float, theta_norm: float, arm_norm: float | None, delta: float, arms: Floats | None
+) -> Shared:
+    """Check the common parameters; ``arm_norm=None`` means the largest norm among ``arms`` (1 without arms)."""
+    largest = float(np.linalg.norm(arms, axis=1).max()) if arms is not None else 0.0
+    if arm_norm is None:
+        arm_norm = largest or 1.0
+    bound = validate.positive("arm_norm", arm_norm)
+    if bound < largest * (1 - 1e-9):
+        raise ValueError(f"arm_norm must be at least the largest arm norm {largest:g}, got {arm_norm!r}")
+    return Shared(
+        validate.positive("ridge", ridge),
+        validate.number("noise", noise, least=0.0),
+        validate.positive("theta_norm", theta_norm),
+        bound,
+        validate.probability("delta", delta),
+    )
+
+
+def radius_array(radius: Radius, shared: Shared, *, dim: int, log_share: float, value: float = 0.0) -> Floats:
+    """A radius as kernels take it: a name (``"closed"``, ``"logdet"``) or, for a function, its value so far."""
+    kinds = {"closed": confidence.CLOSED, "logdet": confidence.LOGDET}
+    kind = kinds[radius] if isinstance(radius, str) else confidence.FIXED
+    return np.array(
+        [kind, shared.noise, shared.theta_norm, shared.arm_norm, shared.ridge, log_share, dim, value], dtype=np.float64
+    )
+
+
+def check_radius(radius: Radius, names: tuple[str, ...] = ("closed", "logdet")) -> Radius:
+    """A known name, or any function of (samples, ln det)."""
+    if callable(radius):
+        return radius
+    allowed = ", ".join(map(repr, names))
+    if not isinstance(radius, str) or radius not in names:
+        raise ValueError(f"radius must be one of {allowed}, or a function (n, logdet) -> beta, got {radius!r}")
+    return radius
+
+
+def called_radius(radius: Callable[[int, float], float], n: float, logdet: float) -> float:
+    """What a user's radius function says, checked."""
+    return validate.number(f"the value of radius({int(n)}, {logdet:g})", radius(int(n), logdet), least=0.0)
+
+
+class Policy:
+    """A policy on a fixed arm set: `select`, `update`, `bounds`, `save`, `load`, `copy`.
+
+    Subclasses check their parameters, fill ``self.settings`` with all of them, build ``self.state`` inside
+    ``with self._warm_up():`` and implement `bounds`. Thread use: one writer.
+    """
+
+    state: Any
+    settings: dict[str, Any]
+    warmup_seconds: float = 0.0
+
+    def __init__(self, arms: ArrayLike) -> None:
+        self.arms = validate.matrix("arms", arms)
+        self.arms.setflags(write=False)
+        self.n_arms, self.dim = self.arms.shape
+
+    @contextmanager
+    def _warm_up(self) -> Iterator[None]:
+        """Time the construction of the state, then let the first choice be made."""
+        started = time.perf_counter()
+        yield
+        self.warmup_seconds = time.perf_counter() - started
+        self._refresh_radius()
+        choose(self.state)
+
+    def select(self) -> int:
+        """The arm to play next: an index into ``arms``. No side effect; repeats until the next `update`."""
+        return cast(int, self.state.choice.item(0))
+
+    def update(self, arm: int, reward: float) -> None:
+        """Book ``reward`` for ``arm``: any arm, at any time, in any order.
+
+        Late rewards keep every guarantee as long as *whether and when* a reward arrives does not depend on its value;
+        book missing feedback as its value (often 0) after a time limit, for all decisions alike.
+        """
+        if type(arm) is not int or not 0 <= arm < self.n_arms:
+            arm = validate.whole("arm", arm, least=0, most=self.n_arms - 1)
+        if type(reward) is not float or not -validate.LARGEST <= reward <= validate.LARGEST:
+            reward = validate.number("reward", reward)
+        if self._radius_is_function:
+            absorb(self.state, arm, reward)
+            self._refresh_radius()
+            choose(self.state)
+        else:
+            step(self.state, arm, reward)
+
+    def bounds(self) -> Floats:
+        """The current upper confidence bound of every arm, from the rewards booked so far. No side effect."""
+        raise NotImplementedError
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many rewards were booked for each arm."""
+        return cast(Ints, self.state.counts).copy()
+
+    @property
+    def _radius_is_function(self) -> bool:
+        return callable(self.settings.get("radius"))
+
+    def _refresh_radius(self) -> None:
+        """Where ``radius`` is a user's function, ask it and put its answer into the state."""
+
+    def copy(self) -> Self:
+        """An independent policy in the same state."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.settings = dict(self.settings)
+        twin.state = snapshot.copy_state(self.state)
+        return twin
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to ``path`` (NumPy's ``.npz``, no pickle), atomically."""
+        snapshot.write(path, type(self).__name__, self.settings, self.state, {"arms": self.arms})
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, radius: Callable[[int, float], float] | None = None) -> Self:
+        """Read a policy that `save` wrote; it continues bit for bit. A function ``radius`` must be handed in again."""
+        settings, state, extra = snapshot.read(path, cls.__name__, cls._state_type, radius)
+        policy = object.__new__(cls)
+        Policy.__init__(policy, extra.pop("arms"))
+        policy.settings = settings
+        policy.state = state
+        policy._restore(extra)
+        return policy
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        """The state that a policy with these settings has."""
+        raise NotImplementedError
+
+    def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
+        """Rebuild what a subclass keeps beside ``arms``, ``settings`` and ``state``."""
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}={v!r}" for k, v in self.settings.items())
+        return f"{type(self).__name__}({self.n_arms} arms of dimension {self.dim}, {shown})"

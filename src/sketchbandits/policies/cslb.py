@@ -1,0 +1,156 @@
+"""CS-LB, Cluster Sketch Linear Bandits: one lossless ridge fit per cluster of arms; a sentinel says which cluster acts.
+
+    W_t = argmax_C U(C) ;   x_t = argmax_{x in W_t} x.theta_C + beta ||x||_{V_C^-1}
+    after the reward:  U(W_t) = max_{x in W_t} x.theta_C + beta ||x||_{V_C^-1} ;  other clusters are untouched
+
+**Radius** ``"paper"`` (default) is Eq. (2), ``R sqrt(l ln(1 + t L^2/(l ridge)) + 2 ln(N/(l delta))) + S sqrt(ridge)``,
+with ``t = 1 + rewards booked``. ``"logdet"`` is the cluster's own
+``R sqrt(ln det(V_C/ridge) + 2 ln(K/delta)) + S sqrt(ridge)``, never larger when ``K <= N/l``; there every bound is
+capped at ``S ||x||``, and arms are ordered by (capped bound, uncapped bound, lowest index). A function
+``(n, logdet) -> beta`` is asked about the cluster that changed, and capped likewise.
+
+**Cost** ``engine="coordinates"`` (default) keeps every cluster in the coordinates of its span: O(r^2 + |C| r) a round
+for a cluster of rank r <= l, plus O(K) to compare sentinels; memory O(N l). The dimension d is gone after the warm-up.
+``engine="sketch"`` runs Algorithms 1-3 as printed: O(l^2 d + |C| l d) a round, memory O(N d).
+
+**Guarantee** every cluster's ellipsoid covers theta* at every round with probability ``1 - delta`` (Lemma 1), and for
+``ridge >= max(1, L^2)`` regret is at most Theorem 1's `sketchbandits.confidence.theorem_bound`. Eq. (2) as printed
+shares ``delta`` among N/l clusters; where first-fit makes more (never over ceil(N/l)), ``"logdet"`` shares it among K.
+
+**Reference** Yang, Xie and Lian, "Efficient Linear Bandits via Cluster-Aware Sketching", Algorithms 1-3, Eq. (2).
+
+**Departures** Sentinels and arms within 1e-9 (relative) of the largest tie, and the lowest index wins: unit arms tie
+exactly at the start. When ``N < l`` Eq. (2)'s root can turn negative: there ``l`` is the rank and ``N/l`` at least K.
+With ``"paper"``, `bounds` uses today's radius while `select` uses sentinels as they were last set, as printed, so
+``argmax(bounds())`` need not be `select`.
+"""
+
+import math
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sketchbandits import snapshot, validate
+from sketchbandits.confidence import radius_value
+from sketchbandits.linalg import Floats
+from sketchbandits.partition import Partition
+from sketchbandits.policies import cslb_coordinates, cslb_sketch
+from sketchbandits.policies.base import (
+    MEAN,
+    WIDTH2,
+    Policy,
+    Radius,
+    Shared,
+    called_radius,
+    check_radius,
+    check_shared,
+    radius_array,
+)
+from sketchbandits.policies.cslb_sentinel import (
+    BETA,
+    CAP,
+    CHANGED,
+    CLUSTER,
+    LOGDET,
+    ROUND,
+    SAMPLES,
+    SLOT,
+    Sentinels,
+    set_sentinel,
+)
+
+_ENGINES = {"coordinates": cslb_coordinates, "sketch": cslb_sketch}
+
+
+class CSLB(Policy):
+    """Cluster Sketch Linear Bandits on a fixed arm set.
+
+    ``sketch_size`` is the largest rank of a cluster, ``l``. ``noise``, ``theta_norm``, ``arm_norm`` (default: the
+    largest arm norm) and ``delta`` are R, S, L and the failure probability. Nothing is random: ``seed`` is accepted so
+    that all policies can be built alike.
+    """
+
+    def __init__(
+        self,
+        arms: ArrayLike,
+        *,
+        sketch_size: int,
+        ridge: float = 1.0,
+        noise: float = 1.0,
+        theta_norm: float = 1.0,
+        arm_norm: float | None = None,
+        delta: float = 0.01,
+        radius: Radius = "paper",
+        engine: str = "coordinates",
+        seed: Any = None,
+    ) -> None:
+        super().__init__(arms)
+        sketch_size = validate.whole("sketch_size", sketch_size)
+        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
+        radius = check_radius(radius, ("paper", "logdet"))
+        engine = validate.option("engine", engine, tuple(_ENGINES))
+        validate.generator(seed)
+        self.settings = {"sketch_size": sketch_size, **shared._asdict(), "radius": radius, "engine": engine}
+        with self._warm_up():
+            # The caller's own array, not our float64 copy of it: a float32 input has its own tolerance.
+            self.partition = Partition.first_fit(arms, sketch_size=sketch_size)
+            sentinels = Sentinels.build(self.partition, self.arms, shared, capped=radius != "paper")
+            self.state = _ENGINES[engine].build(self.arms, self.partition, sentinels, self._radius_array(shared))
+            if radius != "paper":
+                self._set_all_sentinels()
+
+    def _radius_array(self, shared: Shared) -> Floats:
+        radius, n_clusters = self.settings["radius"], self.partition.n_clusters
+        if radius != "paper":
+            return radius_array(radius, shared, dim=0, log_share=math.log(n_clusters / shared.delta))
+        l = self.settings["sketch_size"]
+        ratio = self.n_arms / l
+        if self.n_arms < l:
+            l = max(1, int(self.partition.ranks.max()))
+            ratio = max(self.n_arms / l, n_clusters)
+        return radius_array("closed", shared, dim=l, log_share=math.log(ratio / shared.delta))
+
+    def _set_all_sentinels(self) -> None:
+        for cluster in range(self.partition.n_clusters):
+            self.state.clock[CHANGED] = cluster
+            self._refresh_radius()
+            set_sentinel(self.state, cluster)
+
+    def _refresh_radius(self) -> None:
+        if self._radius_is_function:
+            state, c = self.state, self.state.clock[CHANGED]
+            state.level[c, BETA] = called_radius(self.settings["radius"], state.shape[c, SAMPLES], state.level[c, LOGDET])
+
+    def bounds(self) -> Floats:
+        """The upper confidence bound of every arm: Eq. (2) with today's radius, or the capped bounds of its cluster."""
+        state = self.state
+        if self.settings["radius"] == "paper":
+            beta: Any = radius_value(state.radius, state.clock[ROUND], 0.0)
+        else:
+            beta = state.level[state.place[CLUSTER], BETA]
+        slot = state.place[SLOT]
+        values = state.stats[MEAN][slot] + beta * np.sqrt(state.stats[WIDTH2][slot])
+        return np.minimum(state.stats[CAP][slot], values)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many rewards were booked for each arm."""
+        return np.array(self.state.counts[self.state.place[SLOT]])
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to ``path`` (NumPy's ``.npz``, no pickle), atomically."""
+        part = self.partition
+        extra = {"arms": self.arms, "labels": part.labels, "ranks": part.ranks, "bases": part.bases}
+        extra["tolerance"] = np.array(part.tolerance)
+        snapshot.write(path, type(self).__name__, self.settings, self.state, extra)
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        return _ENGINES[settings["engine"]].State
+
+    def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
+        self.partition = Partition(
+            extra["labels"], extra["ranks"], extra["bases"], self.settings["sketch_size"], float(extra["tolerance"])
+        )

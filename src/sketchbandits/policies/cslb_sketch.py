@@ -1,0 +1,132 @@
+"""CS-LB's literal engine: Algorithms 1-3 as printed, with the paper's slips mended, O(l^2 d + |C| l d) a round.
+
+Algorithm 1 is a truncated incremental SVD (nothing is subtracted): ``[S; x'] = U Sigma V'``, keep ``S = Sigma V'`` and
+``H = (Sigma^2 + ridge I)^-1``. It is lossless because a cluster's rank is at most l. With ``p = V'x``,
+
+    ||x||^2_{V^-1} = sum_i p_i^2/(sigma_i^2 + ridge) + ||x - V p||^2/ridge ,   theta = V (Sigma^2 + ridge I)^-1 V'b
+
+**Departures** The printed ``sqrt(Sigma)`` and ``(Sigma + ridge I)^-1`` hold only for squared singular values; the printed
+``(||x||^2 - (Sx)'H(Sx))/ridge`` cancels, the split form above does not. ``V^-1`` is never formed as a d x d matrix. Every
+10,000 updates a cluster's sketch is rebuilt from its per-arm counts, so that rounding errors cannot pile up.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sketchbandits.compiled import kernel
+from sketchbandits.confidence import RIDGE
+from sketchbandits.linalg import MAX_STEPS, ROUNDING, Floats, Ints, remove_projection
+from sketchbandits.partition import Partition
+from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, register
+from sketchbandits.policies.cslb_sentinel import ARM_AT, LOGDET, START, STEPS, Sentinels, book, choose
+
+
+class State(NamedTuple):
+    """`Sentinels`, and per cluster the sketch ``S = diag(sigma) basis`` and ``b = sum y x``."""
+
+    choice: Ints
+    counts: Ints
+    place: Ints
+    stats: Floats
+    shape: Ints
+    level: Floats
+    clock: Ints
+    radius: Floats
+    arms: Floats  # per slot
+    sigma: Floats  # (K, l)
+    basis: Floats  # (K, l, d)
+    target: Floats  # (K, d): b
+    work: Floats
+
+
+def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floats) -> State:
+    """The state before the first reward."""
+    k, d = partition.n_clusters, arms.shape[1]
+    l = min(partition.sketch_size, d)
+    return State(
+        *sentinels,
+        radius=radius,
+        arms=arms[sentinels.place[ARM_AT]],
+        sigma=np.zeros((k, l)),
+        basis=np.zeros((k, l, d)),
+        target=np.zeros((k, d)),
+        work=np.zeros(sentinels.counts.size),
+    )
+
+
+@kernel
+def _decompose(state: State, c: int, rows: Floats) -> None:
+    """The sketch of cluster ``c`` becomes that of ``rows``."""
+    l = state.sigma.shape[1]
+    _, sigma, basis = np.linalg.svd(rows, False)
+    kept = min(l, sigma.size)
+    logdet = 0.0
+    for k in range(kept):
+        state.sigma[c, k] = sigma[k]
+        state.basis[c, k] = basis[k]
+        logdet += np.log1p(sigma[k] ** 2 / state.radius[RIDGE])
+    state.level[c, LOGDET] = logdet
+
+
+@kernel
+def _insert(state: State, c: int, x: Floats) -> None:
+    """Algorithm 1."""
+    l, d = state.sigma.shape[1], x.size
+    rows = np.empty((l + 1, d))
+    for k in range(l):
+        rows[k] = state.sigma[c, k] * state.basis[c, k]
+    rows[l] = x
+    _decompose(state, c, rows)
+
+
+@kernel
+def _rebuild(state: State, c: int) -> None:
+    """The sketch of cluster ``c`` from its arms' counts, and ``b`` from their sums."""
+    first, last = state.shape[c, START], state.shape[c + 1, START]
+    l, d = state.sigma.shape[1], state.arms.shape[1]
+    rows = np.zeros((max(last - first, l), d))
+    state.target[c] = 0.0
+    for i in range(first, last):
+        rows[i - first] = np.sqrt(state.counts[i]) * state.arms[i]
+        state.target[c] += (state.stats[SUM, i] + state.stats[LOST, i]) * state.arms[i]
+    _decompose(state, c, rows)
+    state.shape[c, STEPS] = 0
+
+
+@kernel
+def _evaluate(state: State, c: int) -> None:
+    """Means and squared widths of the cluster's arms."""
+    ridge, l, d = state.radius[RIDGE], state.sigma.shape[1], state.arms.shape[1]
+    basis = state.basis[c]
+    weight = 1.0 / (state.sigma[c] ** 2 + ridge)
+    theta = np.zeros(d)
+    for k in range(l):
+        theta += weight[k] * np.dot(basis[k], state.target[c]) * basis[k]
+    p, x = np.empty(l), np.empty(d)
+    for i in range(state.shape[c, START], state.shape[c + 1, START]):
+        x[:] = state.arms[i]
+        left = remove_projection(basis, l, x, p)
+        width2 = 0.0
+        for k in range(l):
+            width2 += p[k] ** 2 * weight[k]
+        if left**2 > ROUNDING**2 * np.dot(state.arms[i], state.arms[i]):
+            width2 += left**2 / ridge
+        state.stats[MEAN, i] = np.dot(state.arms[i], theta)
+        state.stats[WIDTH2, i] = width2
+
+
+@kernel
+def absorb(state: State, arm: int, reward: float) -> None:
+    """Book a reward into its cluster's sketch."""
+    slot, c = book(state, arm, reward)
+    state.target[c] += reward * state.arms[slot]
+    state.shape[c, STEPS] += 1
+    if state.shape[c, STEPS] < MAX_STEPS:
+        _insert(state, c, state.arms[slot])
+    else:
+        _rebuild(state, c)
+    _evaluate(state, c)
+
+
+register(State, absorb=absorb, choose=choose)

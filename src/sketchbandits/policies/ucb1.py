@@ -1,0 +1,99 @@
+"""UCB1: optimism on each arm's own mean, blind to the features.
+
+    play every arm once; then argmax_i  mean_i + R sqrt(c ln t / n_i) ,   t = 1 + rewards booked
+
+**Cost** O(N) a round, O(N) memory.
+**Reference** Auer, Cesa-Bianchi and Fischer, Machine Learning 47, 2002, Figure 1.
+**Departures** The noise scale ``R`` multiplies the width: the printed rule is for rewards in [0, 1]. ``exploration=2``
+(default) is the printed constant; 8 is the calibration for R-sub-Gaussian noise.
+**Guarantee** none is claimed for ``exploration=2`` under Gaussian-like noise: its intervals are too narrow there.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sketchbandits import validate
+from sketchbandits.compiled import kernel
+from sketchbandits.linalg import Floats, Ints, add_exactly, tied_argmax
+from sketchbandits.policies.base import LOST, SUM, Policy, register
+
+MEAN, SPREAD = range(2)  # SPREAD: 1/sqrt(n), +inf before the first reward
+ROUND = 0
+
+
+class UCB1State(NamedTuple):
+    """Per-arm means; nothing else is known."""
+
+    choice: Ints
+    counts: Ints
+    stats: Floats  # per arm: MEAN, SPREAD, SUM, LOST
+    clock: Ints  # 1 + rewards booked
+    factor: Floats  # R sqrt(c)
+    work: Floats
+
+
+@kernel
+def absorb(state: UCB1State, arm: int, reward: float) -> None:
+    """Book a reward into the arm's mean."""
+    stats = state.stats
+    state.clock[ROUND] += 1
+    state.counts[arm] += 1
+    n = state.counts[arm]
+    add_exactly(stats[SUM], stats[LOST], arm, reward)
+    stats[MEAN, arm] = (stats[SUM, arm] + stats[LOST, arm]) / n
+    stats[SPREAD, arm] = 1.0 / np.sqrt(n)
+
+
+@kernel
+def choose(state: UCB1State) -> None:
+    """The largest upper bound; an arm without rewards comes first."""
+    fill_bounds(state, state.work)
+    state.choice[0] = tied_argmax(state.work)
+
+
+@kernel
+def fill_bounds(state: UCB1State, out: Floats) -> None:
+    """``mean + R sqrt(c ln t/n)``."""
+    # At t = 1 the width would be 0 times infinity; any positive factor leaves every bound at +inf.
+    scale = state.factor[0] * np.sqrt(np.log(max(state.clock[ROUND], 2)))
+    mean, spread = state.stats[MEAN], state.stats[SPREAD]
+    for i in range(out.size):
+        out[i] = mean[i] + scale * spread[i]
+
+
+register(UCB1State, absorb=absorb, choose=choose)
+
+
+class UCB1(Policy):
+    """UCB1 on a fixed arm set; of ``arms`` only the number of rows matters. ``noise`` is R. Nothing is random."""
+
+    def __init__(self, arms: ArrayLike, *, noise: float = 1.0, exploration: float = 2.0, seed: Any = None) -> None:
+        super().__init__(arms)
+        noise = validate.positive("noise", noise)
+        exploration = validate.positive("exploration", exploration)
+        validate.generator(seed)
+        self.settings = {"noise": noise, "exploration": exploration}
+        n = self.n_arms
+        with self._warm_up():
+            stats = np.zeros((4, n))
+            stats[SPREAD] = np.inf
+            self.state = UCB1State(
+                choice=np.zeros(1, np.int64),
+                counts=np.zeros(n, np.int64),
+                stats=stats,
+                clock=np.ones(1, np.int64),
+                factor=np.array([noise * np.sqrt(exploration)]),
+                work=np.zeros(n),
+            )
+
+    def bounds(self) -> Floats:
+        """``mean + R sqrt(c ln t/n)``, +inf for an arm without rewards."""
+        out = np.empty(self.n_arms)
+        fill_bounds(self.state, out)
+        return out
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        return UCB1State

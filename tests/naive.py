@@ -1,0 +1,479 @@
+"""Slow, obvious twins of every algorithm: explicit d x d matrices, explicit inverses, explicit SVDs.
+
+They are the definitions the fast code is tested against and share no code with it. Letters are the papers':
+N arms, d dimensions, l (or m) sketch size, K clusters, lam ridge, R noise scale, S bound on ||theta||, L on ||x||,
+n rewards booked, t = n + 1 the round.
+
+Details the specification leaves open, as read here:
+* a zero row is never held by a sketch, and a singular value within ROUNDOFF of zero *is* zero: otherwise "rows held",
+  hence the closed radii, would depend on the last bit of an SVD;
+* a shrink happens at once when the buffer is full, so between updates a buffered sketch holds at most 2m - 1 rows,
+  and an every-round sketch at most m - 1;
+* a sketch with no (m+1)-th singular value (m >= d; every-round: no m-th, m > d) shrinks by 0;
+* CS-LB with N < l: l' replaces l in both terms of Eq. 2, "rank" is the rank of all arms, and l' is at least 1;
+* the closed q of CBSCFD and of compensated dyadic blocks has the same lam as SOFUL's ("q as for SOFUL");
+* dyadic blocks: a closed block keeps the rows it holds, unshrunk, and the blocks are always buffered sketches;
+* rarely switching OFUL looks at det V when a reward is booked; its first choice is that of round 1;
+* UCB1: an arm without rewards has mean 0; "widths" are 1/sqrt(n_i) and "the radius" is R sqrt(c ln t);
+* LinTS: beta_t in v is OFUL's (named by `radius`), t = n + 1 in delta_t; the root of V^-1 is the symmetric one.
+"""
+
+import mpmath
+import numpy as np
+
+TIE = 1e-9  # slip 8
+RANK_TOL = 1e-8  # the residual rule, float64 arms
+ROUNDOFF = 1e-12  # what an SVD can not tell from zero, relative to the largest singular value
+
+
+# ---------------------------------------------------------------------------------------------------------------- ties
+def tied(values):
+    """Indices of all values that tie with the largest: v >= v_max - 1e-9 |v_max|; +inf ties only with +inf."""
+    values = np.asarray(values, dtype=float)
+    top = values.max()
+    return np.flatnonzero(values == top if np.isinf(top) else values >= top - TIE * abs(top))
+
+
+def tied_argmax(values) -> int:
+    """The lowest index among the tied."""
+    return int(tied(values)[0])
+
+
+def ordered_argmax(first, second) -> int:
+    """Order by (first, second, lowest index), where equal means tied."""
+    candidates = tied(first)
+    return int(candidates[tied_argmax(np.asarray(second)[candidates])])
+
+
+# ----------------------------------------------------------------------------------------------------- rank, partition
+def extend(basis, x, tol=RANK_TOL):
+    """The orthonormal rows `basis`, plus x's new direction unless ||x - QQ'x|| <= tol ||x|| (two passes)."""
+    residual = x - basis.T @ (basis @ x)
+    residual = residual - basis.T @ (basis @ residual)
+    size = np.linalg.norm(residual)
+    if size <= tol * np.linalg.norm(x):
+        return basis
+    return np.vstack([basis, residual / size])
+
+
+def span(rows, tol=RANK_TOL):
+    """Orthonormal basis of the rows, taken in order; its length is their rank."""
+    basis = np.zeros((0, np.shape(rows)[1]))
+    for x in rows:
+        basis = extend(basis, x, tol)
+    return basis
+
+
+def first_fit(arms, sketch_size, tol=RANK_TOL):
+    """Algorithm 2: each arm joins the first cluster whose rank with it stays <= l, else opens a new one."""
+    arms = np.array(arms, dtype=float)
+    labels, bases = [], []
+    for x in arms:
+        for label, basis in enumerate(bases):
+            with_x = extend(basis, x, tol)
+            if len(with_x) <= sketch_size:
+                bases[label] = with_x
+                break
+        else:
+            label = len(bases)
+            bases.append(span([x], tol))
+        labels.append(label)
+    return np.array(labels)
+
+
+# ----------------------------------------------------------------------------------------------------- the common part
+class Ridge:
+    """V = lam I + sum x x', b = sum y x, theta = V^-1 b; plays the arm of largest mean + radius * width."""
+
+    def __init__(self, arms, *, ridge=1.0, noise=1.0, theta_norm=1.0, arm_norm=None, delta=0.01):
+        self.arms = np.array(arms, dtype=float)
+        self.N, self.d = self.arms.shape
+        self.norms = np.linalg.norm(self.arms, axis=1)
+        self.lam, self.R, self.S, self.delta = ridge, noise, theta_norm, delta
+        self.L = self.norms.max() if arm_norm is None else arm_norm
+        self.n = 0
+        self.gram = np.zeros((self.d, self.d))
+        self.b = np.zeros(self.d)
+
+    def update(self, arm, reward):
+        x = self.arms[arm]
+        self.n += 1
+        self.gram += np.outer(x, x)
+        self.b += reward * x
+
+    def V(self):
+        return self.lam * np.eye(self.d) + self.gram
+
+    def theta(self):
+        return np.linalg.solve(self.V(), self.b)
+
+    def means(self):
+        return self.arms @ self.theta()
+
+    def widths(self):
+        return norms_under(self.arms, np.linalg.inv(self.V()))
+
+    def radius_value(self):
+        raise NotImplementedError
+
+    def bounds(self):
+        return self.means() + self.radius_value() * self.widths()
+
+    def select(self) -> int:
+        return tied_argmax(self.bounds())
+
+
+def norms_under(rows, inverse):
+    """||x||_{V^-1} of every row, from the explicit inverse."""
+    return np.sqrt(np.maximum(np.einsum("ni,ij,nj->n", rows, inverse, rows), 0.0))
+
+
+def logdet(matrix) -> float:
+    return float(np.linalg.slogdet(matrix)[1])
+
+
+# --------------------------------------------------------------------------------------------------------------- CS-LB
+class CSLB(Ridge):
+    """Algorithm 3; nothing is lost inside a cluster (Algorithm 1 mended), so V_C is simply lam I + its own data."""
+
+    def __init__(self, arms, *, sketch_size, radius="paper", **common):
+        super().__init__(arms, **common)
+        self.sketch_size, self.radius = sketch_size, radius
+        self.labels = first_fit(self.arms, sketch_size)
+        self.K = self.labels.max() + 1
+        self.members = [np.flatnonzero(self.labels == c) for c in range(self.K)]
+        self.gram = np.zeros((self.K, self.d, self.d))
+        self.b = np.zeros((self.K, self.d))
+        self.sentinels = np.full(self.K, np.inf)
+        self.uncapped = np.full(self.K, np.inf)  # of each cluster's chosen arm
+        if radius != "paper":
+            for c in range(self.K):
+                self.refresh(c)
+
+    def update(self, arm, reward):
+        x, c = self.arms[arm], self.labels[arm]
+        self.n += 1
+        self.gram[c] += np.outer(x, x)
+        self.b[c] += reward * x
+        self.refresh(c)
+
+    def select(self) -> int:
+        second = self.sentinels if self.radius == "paper" else self.uncapped
+        c = ordered_argmax(self.sentinels, second)
+        return int(self.members[c][ordered_argmax(*self.cluster_bounds(c))])
+
+    def refresh(self, c):
+        """Set U(C), the largest (capped) bound in C."""
+        capped, uncapped = self.cluster_bounds(c)
+        self.sentinels[c] = capped.max()
+        self.uncapped[c] = uncapped[ordered_argmax(capped, uncapped)]
+
+    def cluster_bounds(self, c):
+        """(capped, uncapped) bounds of the arms of C, now; "paper" has no cap."""
+        uncapped = self.cluster_means(c) + self.cluster_radius(c) * self.cluster_widths(c)
+        if self.radius == "paper":
+            return uncapped, uncapped
+        return np.minimum(self.S * self.norms[self.members[c]], uncapped), uncapped
+
+    def cluster_V(self, c):
+        return self.lam * np.eye(self.d) + self.gram[c]
+
+    def cluster_theta(self, c):
+        return np.linalg.solve(self.cluster_V(c), self.b[c])
+
+    def cluster_means(self, c):
+        return self.arms[self.members[c]] @ self.cluster_theta(c)
+
+    def cluster_widths(self, c):
+        return norms_under(self.arms[self.members[c]], np.linalg.inv(self.cluster_V(c)))
+
+    def cluster_radius(self, c):
+        if self.radius == "paper":
+            return self.radius_value()
+        growth = logdet(np.eye(self.d) + self.gram[c] / self.lam)
+        return self.R * np.sqrt(growth + 2 * np.log(self.K / self.delta)) + np.sqrt(self.lam) * self.S
+
+    def radius_value(self):
+        """Eq. 2 in round t; with radius="logdet" there is one radius a cluster: see cluster_radius."""
+        if self.radius != "paper":
+            raise ValueError("radius='logdet' has one radius a cluster: cluster_radius(c)")
+        t, size, ratio = 1 + self.n, self.sketch_size, self.N / self.sketch_size
+        if size > self.N:  # departure: the printed root can be negative
+            size = max(1, min(size, len(span(self.arms))))
+            ratio = max(self.N / size, self.K)
+        dimension_term = size * np.log(1 + t * self.L**2 / (size * self.lam))
+        return self.R * np.sqrt(dimension_term + 2 * np.log(ratio / self.delta)) + self.S * np.sqrt(self.lam)
+
+    def per_arm(self, of_cluster):
+        values = np.zeros(self.N)
+        for c in range(self.K):
+            values[self.members[c]] = of_cluster(c)
+        return values
+
+    def means(self):
+        return self.per_arm(self.cluster_means)
+
+    def widths(self):
+        return self.per_arm(self.cluster_widths)
+
+    def bounds(self):
+        return self.per_arm(lambda c: self.cluster_bounds(c)[0])
+
+
+# ----------------------------------------------------------------------------------------------------- exact baselines
+class UCB1(Ridge):
+    """Each arm once, then mean_i + R sqrt(c ln t / n_i)."""
+
+    def __init__(self, arms, *, c=2.0, **common):
+        super().__init__(arms, **common)
+        self.c, self.counts, self.sums = c, np.zeros(self.N), np.zeros(self.N)
+
+    def update(self, arm, reward):
+        self.n += 1
+        self.counts[arm] += 1
+        self.sums[arm] += reward
+
+    def means(self):
+        return self.sums / np.maximum(self.counts, 1)
+
+    def widths(self):
+        return np.where(self.counts > 0, 1 / np.sqrt(np.maximum(self.counts, 1)), np.inf)
+
+    def radius_value(self):
+        return self.R * np.sqrt(self.c * np.log(1 + self.n))
+
+    def bounds(self):
+        finite = self.means() + self.radius_value() / np.sqrt(np.maximum(self.counts, 1))
+        return np.where(self.counts > 0, finite, np.inf)
+
+
+class OFUL(Ridge):
+    """Ridge optimism with the self-normalised radius; switching=C keeps a choice until det V has grown by 1 + C."""
+
+    def __init__(self, arms, *, radius="closed", switching=None, **common):
+        super().__init__(arms, **common)
+        self.radius, self.switching = radius, switching
+        self.switched_at = self.logdet()
+        self.choice = tied_argmax(self.bounds())
+
+    def logdet(self):
+        """ln det(V / lam)."""
+        return logdet(self.V() / self.lam)
+
+    def radius_at(self, delta):
+        if self.radius == "closed":
+            q = self.d * np.log(1 + self.n * self.L**2 / (self.lam * self.d))
+        else:
+            q = self.logdet()
+        return self.R * np.sqrt(q + 2 * np.log(1 / delta)) + np.sqrt(self.lam) * self.S
+
+    def radius_value(self):
+        return self.radius_at(self.delta)
+
+    def update(self, arm, reward):
+        super().update(arm, reward)
+        if self.switching is not None and self.logdet() >= self.switched_at + np.log(1 + self.switching):
+            self.switched_at = self.logdet()
+            self.choice = tied_argmax(self.bounds())
+
+    def select(self) -> int:
+        return super().select() if self.switching is None else self.choice
+
+
+class LinUCB(Ridge):
+    """OFUL's form with a constant alpha."""
+
+    def __init__(self, arms, *, alpha=1.0, **common):
+        super().__init__(arms, **common)
+        self.alpha = alpha
+
+    def radius_value(self):
+        return self.alpha
+
+
+class CBRAP(LinUCB):
+    """LinUCB on M x, M given (m x d). Its index is no confidence bound."""
+
+    def __init__(self, arms, *, projection, alpha=1.0, **common):
+        super().__init__(np.asarray(arms, dtype=float) @ np.asarray(projection).T, alpha=alpha, **common)
+
+
+class LinTS(OFUL):
+    """theta ~ theta_hat + v V^-1/2 eta; bounds() is OFUL's."""
+
+    def __init__(self, arms, *, radius="closed", horizon=None, **common):
+        super().__init__(arms, radius=radius, **common)
+        self.horizon = horizon
+
+    def covariance(self):
+        """Of a draw with v = 1."""
+        return np.linalg.inv(self.V())
+
+    def scale_value(self):
+        """v = beta_t(delta / (4 T)), or beta_t(delta / (t (t + 1))) without a horizon."""
+        t = 1 + self.n
+        return self.radius_at(self.delta / (t * (t + 1) if self.horizon is None else 4 * self.horizon))
+
+    def sample(self, eta, v):
+        """The draw for a standard normal eta of shape (d,), or one draw a row for (k, d)."""
+        values, vectors = np.linalg.eigh(self.V())
+        root = vectors @ np.diag(1 / np.sqrt(values)) @ vectors.T
+        return self.theta() + v * np.asarray(eta) @ root
+
+    def select(self, eta) -> int:
+        return tied_argmax(self.arms @ self.sample(eta, self.scale_value()))
+
+
+# ------------------------------------------------------------------------------------------------------------ sketches
+class FrequentDirections:
+    """Rows S with 0 <= X'X - S'S <= rho I. A full buffer is shrunk by one squared singular value, added to rho.
+
+    "buffered": at 2m rows, by sigma_{m+1}^2. "every-round": at m rows, by sigma_m^2.
+    """
+
+    def __init__(self, dim, sketch_size, shrink="buffered"):
+        self.capacity, self.cut = {
+            "buffered": (2 * sketch_size, sketch_size),
+            "every-round": (sketch_size, sketch_size - 1),
+        }[shrink]
+        self.matrix = np.zeros((0, dim))
+        self.shrunk_mass = 0.0
+
+    def update(self, x):
+        if np.any(x):
+            self.matrix = np.vstack([self.matrix, x])
+        if len(self.matrix) == self.capacity:
+            self.shrink()
+
+    def shrink(self):
+        _, sigma, Vt = np.linalg.svd(self.matrix, full_matrices=False)
+        sigma[sigma <= ROUNDOFF * sigma[0]] = 0.0
+        cut = sigma[self.cut] ** 2 if len(sigma) > self.cut else 0.0
+        squares = sigma**2 - cut
+        kept = squares > ROUNDOFF * sigma[0] * sigma
+        self.matrix = np.sqrt(squares[kept])[:, None] * Vt[kept]
+        self.shrunk_mass += cut
+
+
+class DyadicBlocks:
+    """Buffered sketches of sizes l_0, 2 l_0, 4 l_0, ... over consecutive rows, with sum rho_i <= eps.
+
+    The active block closes when its mass would pass eps l_0 / 2, the rank of all it has received with the next row
+    would exceed l_i, and l_i <= d.
+    """
+
+    def __init__(self, dim, sketch_size, eps):
+        self.dim, self.size, self.limit = dim, sketch_size, eps * sketch_size / 2
+        self.blocks = []
+        self.open_block()
+
+    def open_block(self):
+        self.blocks.append(FrequentDirections(self.dim, self.size))
+        self.mass, self.received = 0.0, np.zeros((0, self.dim))  # received: a basis of what the block was given
+
+    def update(self, x):
+        passes = self.mass + x @ x > self.limit
+        if passes and len(extend(self.received, x)) > self.size and self.size <= self.dim:
+            self.size *= 2
+            self.open_block()
+        self.mass += x @ x
+        self.received = extend(self.received, x)
+        self.blocks[-1].update(x)
+
+    @property
+    def matrix(self):
+        return np.vstack([block.matrix for block in self.blocks])
+
+    @property
+    def shrunk_mass(self):
+        return sum(block.shrunk_mass for block in self.blocks)
+
+
+# --------------------------------------------------------------------------------------------------- sketched policies
+class Sketched(Ridge):
+    """V = S'S + lam I (SOFUL's radius), or, compensated, V = S'S + (lam + rho) I (CBSCFD's); b exact."""
+
+    def __init__(self, arms, *, sketch, compensated, radius, **common):
+        super().__init__(arms, **common)
+        self.sketch, self.compensated, self.radius = sketch, compensated, radius
+
+    def update(self, arm, reward):
+        x = self.arms[arm]
+        self.n += 1
+        self.sketch.update(x)
+        self.b += reward * x
+
+    def V(self):
+        rows, rho = self.sketch.matrix, self.sketch.shrunk_mass
+        return rows.T @ rows + (self.lam + (rho if self.compensated else 0.0)) * np.eye(self.d)
+
+    def q(self):
+        rows, rho = self.sketch.matrix, self.sketch.shrunk_mass
+        if self.radius == "logdet":
+            return logdet(np.eye(len(rows)) + rows @ rows.T / (self.lam + rho))
+        k = min(self.d, len(rows))
+        return k * np.log(1 + self.n * self.L**2 / (k * self.lam)) if k else 0.0
+
+    def radius_value(self):
+        excess = 1 + self.sketch.shrunk_mass / self.lam  # also alpha / lam
+        noise = self.R * np.sqrt(self.q() + 2 * np.log(1 / self.delta) + self.d * np.log(excess))
+        if self.compensated:
+            return noise + self.S * np.sqrt(self.lam * excess)
+        return noise * np.sqrt(excess) + self.S * np.sqrt(self.lam) * excess
+
+
+class SOFUL(Sketched):
+    """OFUL on a Frequent Directions sketch."""
+
+    def __init__(self, arms, *, sketch_size, shrink="buffered", radius="closed", **common):
+        sketch = FrequentDirections(np.shape(arms)[1], sketch_size, shrink)
+        super().__init__(arms, sketch=sketch, compensated=False, radius=radius, **common)
+
+
+class CBSCFD(Sketched):
+    """SOFUL that keeps the shrunk mass: alpha = lam + rho in place of lam."""
+
+    def __init__(self, arms, *, sketch_size, shrink="buffered", radius="closed", **common):
+        sketch = FrequentDirections(np.shape(arms)[1], sketch_size, shrink)
+        super().__init__(arms, sketch=sketch, compensated=True, radius=radius, **common)
+
+
+class DBSLinUCB(Sketched):
+    """SOFUL, or with compensated=True CBSCFD, on dyadic blocks; sketch_size is l_0."""
+
+    def __init__(self, arms, *, sketch_size, eps=1.0, compensated=False, radius="closed", **common):
+        sketch = DyadicBlocks(np.shape(arms)[1], sketch_size, eps)
+        super().__init__(arms, sketch=sketch, compensated=compensated, radius=radius, **common)
+
+
+# -------------------------------------------------------------------------------------------------------------- oracles
+def _sharp_inverse(rows, counts, ridge):
+    d = rows.cols
+    V = mpmath.mpf(float(ridge)) * mpmath.eye(d)
+    for i, count in enumerate(counts):
+        if count:
+            V += mpmath.mpf(float(count)) * rows[i, :].T * rows[i, :]
+    return V**-1
+
+
+def sharp_widths(rows, counts, ridge, digits=80):
+    """sqrt(x' (ridge I + sum n_i x_i x_i')^-1 x) of every row, in extended precision."""
+    with mpmath.workdps(digits):
+        rows = mpmath.matrix(np.asarray(rows, dtype=float).tolist())
+        inverse = _sharp_inverse(rows, counts, ridge)
+        return np.array([float(mpmath.sqrt((rows[i, :] * inverse * rows[i, :].T)[0])) for i in range(rows.rows)])
+
+
+def sharp_means(rows, counts, sums, ridge, digits=80):
+    """x' (ridge I + sum n_i x_i x_i')^-1 sum_i (reward sum)_i x_i of every row, in extended precision."""
+    with mpmath.workdps(digits):
+        rows = mpmath.matrix(np.asarray(rows, dtype=float).tolist())
+        b = rows.T * mpmath.matrix([float(total) for total in sums])
+        means = rows * (_sharp_inverse(rows, counts, ridge) * b)
+        return np.array([float(mean) for mean in means])
+
+
+def ellipsoid_error(theta_hat, theta, V) -> float:
+    """||theta_hat - theta||_V."""
+    gap = np.asarray(theta_hat) - np.asarray(theta)
+    return float(np.sqrt(max(gap @ V @ gap, 0.0)))
