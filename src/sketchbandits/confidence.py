@@ -15,6 +15,9 @@ from sketchbandits.compiled import kernel
 KIND, NOISE, THETA_NORM, ARM_NORM, RIDGE, LOG_SHARE, DIM, VALUE = range(8)
 CLOSED, LOGDET, FIXED = range(3)  # FIXED: VALUE is the radius, a constant or what a user's function last returned
 
+# How a Thompson draw is scaled: a free SCALE (NaN for the theory's), a HORIZON (0 for none), ln(1/delta).
+SCALE, HORIZON, SAMPLING_SHARE = range(3)
+
 
 @kernel
 def closed_information(n: float, rank: float, arm_norm: float, ridge: float) -> float:
@@ -57,15 +60,29 @@ def compensated_radius(information: float, alpha: float, dim: float, noise: floa
 
 
 @kernel
-def radius_value(radius: NDArray[np.float64], n: float, logdet: float) -> float:
+def radius_at(radius: NDArray[np.float64], n: float, logdet: float, log_share: float) -> float:
     """The radius that a policy's ``radius`` array describes, after ``n`` samples with ``ln det(V/ridge) = logdet``."""
     if radius[KIND] == FIXED:
         return radius[VALUE]
+    noise, theta_norm, ridge = radius[NOISE], radius[THETA_NORM], radius[RIDGE]
     if radius[KIND] == LOGDET:
-        return ellipsoid_radius(logdet, radius[NOISE], radius[THETA_NORM], radius[RIDGE], radius[LOG_SHARE])
-    return closed_radius(
-        n, radius[DIM], radius[NOISE], radius[THETA_NORM], radius[ARM_NORM], radius[RIDGE], radius[LOG_SHARE]
-    )
+        return ellipsoid_radius(logdet, noise, theta_norm, ridge, log_share)
+    return closed_radius(n, radius[DIM], noise, theta_norm, radius[ARM_NORM], ridge, log_share)
+
+
+@kernel
+def radius_value(radius: NDArray[np.float64], n: float, logdet: float) -> float:
+    """`radius_at` the policy's own share of delta."""
+    return radius_at(radius, n, logdet, radius[LOG_SHARE])
+
+
+@kernel
+def sampling_share(sampling: NDArray[np.float64], n: float) -> float:
+    """``ln(1/delta')`` of a Thompson draw: ``delta' = delta/(4T)`` for a known horizon, else ``delta/(t(t+1))``."""
+    horizon, log_share = sampling[HORIZON], sampling[SAMPLING_SHARE]
+    if horizon > 0.0:
+        return log_share + np.log(4.0 * horizon)
+    return log_share + np.log((n + 1.0) * (n + 2.0))
 
 
 def theorem_bound(rounds: int, *, sketch_size: int, n_clusters: int, radius: float, arm_norm: float, ridge: float) -> float:

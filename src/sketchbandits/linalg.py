@@ -47,6 +47,13 @@ def tied_argmax(values: Floats) -> int:
 
 
 @kernel
+def assign(out: Floats, values: Floats) -> None:
+    """``out[:] = values`` for vectors, which compiles in a tenth of the time of the slice assignment."""
+    for i in range(out.size):
+        out[i] = values[i]
+
+
+@kernel
 def add_exactly(total: Floats, lost: Floats, i: int, value: float) -> None:
     """``total[i] += value`` with the rounding error kept in ``lost[i]`` (Neumaier's sum)."""
     old = total[i]
@@ -74,6 +81,25 @@ def combine(weights: Floats, rows: Floats, out: Floats) -> None:
         for i in range(n):
             out[i] += a * rows[k, i]
         k += 1
+
+
+@kernel
+def matvec(A: Floats, x: Floats, out: Floats) -> None:
+    """``out = A x``, with four partial sums a row."""
+    n = x.size
+    for k in range(A.shape[0]):
+        a = b = c = d = 0.0
+        i = 0
+        while i + 4 <= n:
+            a += A[k, i] * x[i]
+            b += A[k, i + 1] * x[i + 1]
+            c += A[k, i + 2] * x[i + 2]
+            d += A[k, i + 3] * x[i + 3]
+            i += 4
+        while i < n:
+            a += A[k, i] * x[i]
+            i += 1
+        out[k] = (a + b) + (c + d)
 
 
 @kernel
@@ -108,6 +134,49 @@ def ridge_step(A: Floats, W: Floats, mean: Floats, width2: Floats, u: Floats, g:
 
 
 @kernel
+def root_step(F: Floats, W: Floats, mean: Floats, width2: Floats, s: Floats, u: Floats, g: Floats, j: int, y: float) -> float:
+    """`ridge_step` for a square root ``F`` of the inverse, ``A = F F'`` (Potter's form), which sampling needs.
+
+        s = F'w_j ;  u = F s ;  g = W'u ;  D = 1 + g_j ;  F -= u s'/(D + sqrt D)
+    """
+    combine(W[:, j], F, s)
+    matvec(F, s, u)
+    combine(u, W, g)
+    D = 1.0 + g[j]
+    if not 1.0 <= D <= MAX_STEP:
+        return D
+    shrink = 1.0 / (D + np.sqrt(D))
+    for a in range(u.size):
+        for b in range(s.size):
+            F[a, b] -= shrink * u[a] * s[b]
+    spread(mean, width2, g, (y - mean[j]) / D, 1.0 / D)
+    return D
+
+
+@kernel
+def triangular_step(R: Floats, target: Floats, x: Floats, y: float) -> float:
+    """Rotate the row ``(x, y)`` into the triangular system ``R theta = target``; return how much ``ln det R'R`` grows.
+
+    Givens rotations: O(d^2), backward stable, so nothing ever needs a refit. ``x`` is used up.
+    """
+    growth = 0.0
+    for k in range(x.size):
+        if x[k] == 0.0:
+            continue
+        length = np.hypot(R[k, k], x[k])
+        c, s = R[k, k] / length, x[k] / length
+        growth -= 2.0 * np.log(c)
+        for i in range(k, x.size):
+            old = R[k, i]
+            R[k, i] = c * old + s * x[i]
+            x[i] = c * x[i] - s * old
+        old = target[k]
+        target[k] = c * old + s * y
+        y = c * y - s * old
+    return growth
+
+
+@kernel
 def spread(mean: Floats, width2: Floats, g: Floats, error: float, scale: float) -> None:
     """The effect of one pull on every arm's mean and squared width."""
     for i in range(mean.size):
@@ -131,14 +200,17 @@ def whiten(Z: Floats, counts: Ints, ridge: float, W: Floats) -> float:
     k = 0
     for i in range(n):
         if counts[i] > 0:
-            rows[k] = np.sqrt(counts[i]) * Z[:, i]
+            for a in range(r):
+                rows[k, a] = np.sqrt(counts[i]) * Z[a, i]
             k += 1
     _, sigma, basis = np.linalg.svd(rows, False)
     logdet = 0.0
     for k in range(r):
-        basis[k] /= np.sqrt(sigma[k] ** 2 + ridge)
+        weight = 1.0 / np.sqrt(sigma[k] ** 2 + ridge)
         logdet += np.log1p(sigma[k] ** 2 / ridge)
-    W[:] = np.dot(basis, Z)
+        for a in range(r):
+            basis[k, a] *= weight
+        combine(basis[k], Z, W[k])
     return logdet
 
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
 from sketchbandits.compiled import kernel
-from sketchbandits.linalg import Floats, Ints, remove_projection
+from sketchbandits.linalg import Floats, Ints, assign, remove_projection
 
 # Parallel float32 arms already differ by 3e-8 in direction.
 TOLERANCE = 1e-8
@@ -102,7 +102,7 @@ def _first_fit(directions: Floats, sketch_size: int, tolerance: float) -> tuple[
         chosen = -1
         left = 0.0
         for c in range(clusters):
-            x[:] = directions[i]
+            assign(x, directions[i])
             start = starts[c]
             left = remove_projection(bases[start : start + ranks[c]], ranks[c], x, coordinates)
             if left <= tolerance or ranks[c] < sketch_size:
@@ -112,12 +112,12 @@ def _first_fit(directions: Floats, sketch_size: int, tolerance: float) -> tuple[
             chosen = clusters
             clusters += 1
             starts[chosen] = rows
-            x[:] = directions[i]
+            assign(x, directions[i])
             left = np.sqrt(np.dot(x, x))
         labels[i] = chosen
         if left > tolerance:
             # Only the last cluster is open, so its basis is always the end of the stack.
-            bases[rows] = x / left
+            assign(bases[rows], x / left)
             rows += 1
             ranks[chosen] += 1
     return labels, ranks[:clusters].copy(), bases[:rows].copy()

@@ -47,17 +47,21 @@ def choose(state: Any) -> None:
     _KERNELS[type(state)][1](state)
 
 
-# Numba caches across processes only what is reached by name or by type, never a kernel passed as an argument.
+# Numba caches across processes what is reached by name or by type, never a kernel passed as an argument.
 @overload(absorb, strict=False)
-def _absorb_of_type(state: Any, arm: Any, reward: Any) -> Any:
-    kernels = _KERNELS.get(getattr(state, "instance_class", None))  # type: ignore[arg-type]
-    return kernels[0].py_func if kernels else None  # type: ignore[attr-defined]
+def _absorb_of_type(state, arm, reward):  # type: ignore[no-untyped-def]
+    if (state_type := getattr(state, "instance_class", None)) in _KERNELS:
+        compiled = _KERNELS[state_type][0]
+        return lambda state, arm, reward: compiled(state, arm, reward)
+    return None
 
 
 @overload(choose, strict=False)
-def _choose_of_type(state: Any) -> Any:
-    kernels = _KERNELS.get(getattr(state, "instance_class", None))  # type: ignore[arg-type]
-    return kernels[1].py_func if kernels else None  # type: ignore[attr-defined]
+def _choose_of_type(state):  # type: ignore[no-untyped-def]
+    if (state_type := getattr(state, "instance_class", None)) in _KERNELS:
+        compiled = _KERNELS[state_type][1]
+        return lambda state: compiled(state)
+    return None
 
 
 @kernel
@@ -103,6 +107,13 @@ def radius_array(radius: Radius, shared: Shared, *, dim: int, log_share: float, 
     return np.array(
         [kind, shared.noise, shared.theta_norm, shared.arm_norm, shared.ridge, log_share, dim, value], dtype=np.float64
     )
+
+
+def constant_radius(value: float, ridge: float) -> Floats:
+    """A radius that never changes."""
+    array = np.zeros(8)
+    array[confidence.KIND], array[confidence.RIDGE], array[confidence.VALUE] = confidence.FIXED, ridge, value
+    return array
 
 
 def check_radius(radius: Radius, names: tuple[str, ...] = ("closed", "logdet")) -> Radius:
@@ -192,7 +203,8 @@ class Policy:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to ``path`` (NumPy's ``.npz``, no pickle), atomically."""
-        snapshot.write(path, type(self).__name__, self.settings, self.state, {"arms": self.arms})
+        extra = {"arms": self.arms, **self._extra()}
+        snapshot.write(path, type(self).__name__, self.settings, self.state, extra)
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, radius: Callable[[int, float], float] | None = None) -> Self:
@@ -210,8 +222,12 @@ class Policy:
         """The state that a policy with these settings has."""
         raise NotImplementedError
 
+    def _extra(self) -> dict[str, NDArray[Any]]:
+        """Arrays that a subclass keeps beside ``arms`` and ``state``."""
+        return {}
+
     def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
-        """Rebuild what a subclass keeps beside ``arms``, ``settings`` and ``state``."""
+        """Take back what `_extra` gave."""
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in self.settings.items())

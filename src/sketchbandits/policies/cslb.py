@@ -26,13 +26,12 @@ With ``"paper"``, `bounds` uses today's radius while `select` uses sentinels as 
 """
 
 import math
-from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sketchbandits import snapshot, validate
+from sketchbandits import validate
 from sketchbandits.confidence import radius_value
 from sketchbandits.linalg import Floats
 from sketchbandits.partition import Partition
@@ -139,12 +138,9 @@ class CSLB(Policy):
         """How many rewards were booked for each arm."""
         return np.array(self.state.counts[self.state.place[SLOT]])
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write everything to ``path`` (NumPy's ``.npz``, no pickle), atomically."""
+    def _extra(self) -> dict[str, NDArray[Any]]:
         part = self.partition
-        extra = {"arms": self.arms, "labels": part.labels, "ranks": part.ranks, "bases": part.bases}
-        extra["tolerance"] = np.array(part.tolerance)
-        snapshot.write(path, type(self).__name__, self.settings, self.state, extra)
+        return {"labels": part.labels, "ranks": part.ranks, "bases": part.bases, "tolerance": np.array(part.tolerance)}
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

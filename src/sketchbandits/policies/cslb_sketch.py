@@ -16,7 +16,7 @@ import numpy as np
 
 from sketchbandits.compiled import kernel
 from sketchbandits.confidence import RIDGE
-from sketchbandits.linalg import MAX_STEPS, ROUNDING, Floats, Ints, remove_projection
+from sketchbandits.linalg import MAX_STEPS, ROUNDING, Floats, Ints, assign, remove_projection
 from sketchbandits.partition import Partition
 from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, register
 from sketchbandits.policies.cslb_sentinel import ARM_AT, LOGDET, START, STEPS, Sentinels, book, choose
@@ -64,7 +64,7 @@ def _decompose(state: State, c: int, rows: Floats) -> None:
     logdet = 0.0
     for k in range(kept):
         state.sigma[c, k] = sigma[k]
-        state.basis[c, k] = basis[k]
+        assign(state.basis[c, k], basis[k])
         logdet += np.log1p(sigma[k] ** 2 / state.radius[RIDGE])
     state.level[c, LOGDET] = logdet
 
@@ -75,8 +75,8 @@ def _insert(state: State, c: int, x: Floats) -> None:
     l, d = state.sigma.shape[1], x.size
     rows = np.empty((l + 1, d))
     for k in range(l):
-        rows[k] = state.sigma[c, k] * state.basis[c, k]
-    rows[l] = x
+        assign(rows[k], state.sigma[c, k] * state.basis[c, k])
+    assign(rows[l], x)
     _decompose(state, c, rows)
 
 
@@ -88,7 +88,7 @@ def _rebuild(state: State, c: int) -> None:
     rows = np.zeros((max(last - first, l), d))
     state.target[c] = 0.0
     for i in range(first, last):
-        rows[i - first] = np.sqrt(state.counts[i]) * state.arms[i]
+        assign(rows[i - first], np.sqrt(state.counts[i]) * state.arms[i])
         state.target[c] += (state.stats[SUM, i] + state.stats[LOST, i]) * state.arms[i]
     _decompose(state, c, rows)
     state.shape[c, STEPS] = 0
@@ -105,7 +105,7 @@ def _evaluate(state: State, c: int) -> None:
         theta += weight[k] * np.dot(basis[k], state.target[c]) * basis[k]
     p, x = np.empty(l), np.empty(d)
     for i in range(state.shape[c, START], state.shape[c + 1, START]):
-        x[:] = state.arms[i]
+        assign(x, state.arms[i])
         left = remove_projection(basis, l, x, p)
         width2 = 0.0
         for k in range(l):

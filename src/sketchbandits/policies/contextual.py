@@ -1,0 +1,194 @@
+"""Policies for a fresh arm set each round: ``select(contexts) -> int``, ``update(context, reward)``.
+
+The exact ones (OFUL, LinUCB, LinTS, CBRAP) keep the triangular system ``R theta = z`` with ``R'R = V``, updated by Givens
+rotations: backward stable for any ridge and scale, so it never needs a refit. O(d^2) an update, O(n d^2) to bound n
+contexts (O(n d + d^2) for a Thompson draw), O(d^2) memory.
+"""
+
+import math
+from collections.abc import Callable
+from os import PathLike
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import scipy  # submodules load on first use, which keeps start-up short
+from numpy.typing import ArrayLike, NDArray
+
+from sketchbandits import snapshot, validate
+from sketchbandits.confidence import CLOSED, KIND, SCALE, VALUE, radius_at, radius_value, sampling_share
+from sketchbandits.counter import new_key, normals
+from sketchbandits.linalg import Floats, tied_argmax, triangular_step
+from sketchbandits.policies.base import Radius, Shared, called_radius, constant_radius, radius_array
+
+SAMPLES, LOGDET = range(2)
+
+
+class ContextualPolicy:
+    """Checked input and snapshots; subclasses say how to score contexts and how to learn from one."""
+
+    state: Any
+    settings: dict[str, Any]
+    contextual_arms = True
+
+    def __init__(self, dim: int) -> None:
+        self.dim = validate.whole("dim", dim)
+
+    def select(self, contexts: ArrayLike) -> int:
+        """The row of ``contexts`` to play. No side effect."""
+        return int(tied_argmax(self._scores(self._checked(contexts))))
+
+    def bounds(self, contexts: ArrayLike) -> Floats:
+        """The upper confidence bound of every row of ``contexts``. No side effect."""
+        return self._bounds(self._checked(contexts))
+
+    def update(self, context: ArrayLike, reward: float) -> None:
+        """Book ``reward`` for the vector that was played: at any time, in any order."""
+        vector = validate.vector("context", context, size=self.dim)
+        self._check_norms("context", vector[None])
+        self._absorb(vector, validate.number("reward", reward))
+        self._refresh_radius()
+
+    def _checked(self, contexts: ArrayLike) -> Floats:
+        rows = validate.matrix("contexts", contexts, columns=self.dim)
+        self._check_norms("contexts", rows)
+        return rows
+
+    def _check_norms(self, name: str, rows: Floats) -> None:
+        """A closed-form radius holds only for vectors within ``arm_norm``."""
+        if self.state.radius[KIND] != CLOSED:
+            return
+        largest, allowed = float(np.linalg.norm(rows, axis=1).max()), self.settings["arm_norm"]
+        if largest > allowed * (1 + 1e-9):
+            raise ValueError(f"{name} must have norm <= arm_norm = {allowed:g}, got {largest:g}")
+
+    def _scores(self, contexts: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _bounds(self, contexts: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _absorb(self, context: Floats, reward: float) -> None:
+        raise NotImplementedError
+
+    def _samples(self) -> tuple[float, float]:
+        """Rewards booked, and ln det(V/ridge)."""
+        raise NotImplementedError
+
+    def _refresh_radius(self) -> None:
+        if callable(self.settings["radius"]):
+            self.state.radius[VALUE] = called_radius(self.settings["radius"], *self._samples())
+
+    def copy(self) -> Self:
+        """An independent policy in the same state."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.settings = dict(self.settings)
+        twin.state = snapshot.copy_state(self.state)
+        return twin
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write everything to ``path`` (NumPy's ``.npz``, no pickle), atomically."""
+        snapshot.write(path, type(self).__name__, self.settings, self.state, {})
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, radius: Callable[[int, float], float] | None = None) -> Self:
+        """Read a policy that `save` wrote; it continues bit for bit. A function ``radius`` must be handed in again."""
+        policy = object.__new__(cls)
+        policy.settings, policy.state, _ = snapshot.read(path, cls.__name__, cls._state_type, radius)
+        policy.dim = policy.settings["dim"]
+        return policy
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}={v!r}" for k, v in self.settings.items())
+        return f"{type(self).__name__}({shown})"
+
+
+class TriangularState(NamedTuple):
+    """``factor' factor = V`` and ``factor theta_hat = target``."""
+
+    factor: Floats
+    target: Floats
+    level: Floats  # SAMPLES, LOGDET
+    radius: Floats
+    sampling: Floats  # empty unless the policy draws its parameter
+    key: NDArray[np.uint64]
+    projection: Floats  # empty unless contexts are projected first
+
+
+class ContextualRidge(ContextualPolicy):
+    """OFUL, LinUCB, LinTS or CBRAP on contexts: built by their ``contextual``."""
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        shared: Shared,
+        radius: Radius | float,
+        name: str,
+        sampling: Floats | None = None,
+        projection: Floats | None = None,
+        seed: Any = None,
+    ) -> None:
+        super().__init__(dim)
+        self.settings = {"name": name, "dim": self.dim, **shared._asdict(), "radius": radius}
+        size = self.dim if projection is None else projection.shape[0]
+        log_share = -math.log(shared.delta)
+        self.state = TriangularState(
+            factor=np.eye(size) * np.sqrt(shared.ridge),
+            target=np.zeros(size),
+            level=np.zeros(2),
+            radius=constant_radius(radius, shared.ridge)
+            if isinstance(radius, float)
+            else radius_array(radius, shared, dim=size, log_share=log_share),
+            sampling=np.zeros(0) if sampling is None else sampling,
+            key=new_key(validate.generator(seed)),
+            projection=np.zeros((0, 0)) if projection is None else projection,
+        )
+        self._refresh_radius()
+
+    def reseed(self, seed: Any) -> None:
+        """Draw from another stream from now on; what was learned stays."""
+        self.state.key[:] = new_key(validate.generator(seed))
+
+    def _samples(self) -> tuple[float, float]:
+        return self.state.level[SAMPLES], self.state.level[LOGDET]
+
+    def _project(self, rows: Floats) -> Floats:
+        return rows @ self.state.projection.T if self.state.projection.size else rows
+
+    def _theta(self) -> Floats:
+        solution: Floats = scipy.linalg.solve_triangular(self.state.factor, self.state.target, check_finite=False)
+        return solution
+
+    def _bounds(self, contexts: Floats) -> Floats:
+        rows = self._project(contexts)
+        halves = scipy.linalg.solve_triangular(self.state.factor, rows.T, trans="T", check_finite=False)
+        beta = radius_value(self.state.radius, *self._samples())
+        values: Floats = rows @ self._theta() + beta * np.linalg.norm(halves, axis=0)
+        return values
+
+    def _scores(self, contexts: Floats) -> Floats:
+        if not self.state.sampling.size:
+            return self._bounds(contexts)
+        samples, logdet = self._samples()
+        v = self.state.sampling[SCALE]
+        if np.isnan(v):
+            v = radius_at(self.state.radius, samples, logdet, sampling_share(self.state.sampling, samples))
+        eta = np.empty(self.state.target.size)
+        normals(self.state.key, int(samples), eta)
+        draw = scipy.linalg.solve_triangular(self.state.factor, self.state.target + v * eta, check_finite=False)
+        values: Floats = contexts @ draw
+        return values
+
+    def _absorb(self, context: Floats, reward: float) -> None:
+        row = self._project(context[None])[0]
+        self.state.level[LOGDET] += triangular_step(self.state.factor, self.state.target, row, reward)
+        self.state.level[SAMPLES] += 1.0
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        return TriangularState

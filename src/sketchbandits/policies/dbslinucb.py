@@ -1,0 +1,88 @@
+"""DBSLinUCB: SOFUL on a sketch whose size doubles before it loses more than a given error.
+
+    V = S'S + ridge I with S the stacked rows of all dyadic blocks (see `sketches.dyadic_blocks`)
+
+**Radius** SOFUL's with the measured loss ``rho = sum rho_i <= error`` (``compensated=True``: CBSCFD's with
+``alpha = ridge + rho``); q counts the rows of *all* blocks: with the first block's size alone the ellipsoid fails.
+**Cost** O(N k + k d) a round for k stacked rows, plus a decomposition in O(k^2 d) every l_i rounds: on full-rank data k
+grows to d and beyond, O(d^2). Memory for O(d^2) numbers is reserved at the start and touched as blocks open.
+**Guarantee** the ellipsoid covers theta* at every round with probability ``1 - delta``, and regret is sublinear since
+rho stays below ``error``.
+**Reference** Wen, Yin, Zhang, Zhao, Zhang and Wei, 2024 (not read; structure from secondary notes, bounds derived).
+**Departures** The closing rule and the radius are our derivations.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sketchbandits import validate
+from sketchbandits.policies.base import Radius, check_radius, check_shared
+from sketchbandits.policies.sketched import ContextualSketch, SketchedPolicy
+from sketchbandits.sketches.base import block_count, dyadic_state
+
+
+class DBSLinUCB(SketchedPolicy):
+    """DBSLinUCB on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random.
+
+    ``sketch_size`` is the size of the first block, ``error`` the most that shrinking may take from any direction.
+    """
+
+    def __init__(
+        self,
+        arms: ArrayLike,
+        *,
+        sketch_size: int,
+        error: float = 1.0,
+        compensated: bool = False,
+        ridge: float = 1.0,
+        noise: float = 1.0,
+        theta_norm: float = 1.0,
+        arm_norm: float | None = None,
+        delta: float = 0.01,
+        radius: Radius = "closed",
+        seed: Any = None,
+    ) -> None:
+        super().__init__(arms)
+        sketch_size, error = validate.whole("sketch_size", sketch_size), validate.positive("error", error)
+        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
+        sketch = dyadic_state(self.dim, sketch_size, shared.ridge, error, compensated=bool(compensated))
+        self.settings = {"sketch_size": sketch_size, "error": error, "compensated": bool(compensated)}
+        self.settings |= {**shared._asdict(), "radius": check_radius(radius)}
+        self._start(shared, radius, sketch, np.zeros(0), seed)
+
+    @property
+    def n_blocks(self) -> int:
+        """How many blocks have been opened."""
+        return block_count(self.state.sketch, self.settings["sketch_size"])
+
+    @staticmethod
+    def contextual(
+        *,
+        dim: int,
+        sketch_size: int,
+        error: float = 1.0,
+        compensated: bool = False,
+        ridge: float = 1.0,
+        noise: float = 1.0,
+        theta_norm: float = 1.0,
+        arm_norm: float | None = None,
+        delta: float = 0.01,
+        radius: Radius = "closed",
+        seed: Any = None,
+    ) -> ContextualSketch:
+        """DBSLinUCB for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
+        dim, sketch_size = validate.whole("dim", dim), validate.whole("sketch_size", sketch_size)
+        error = validate.positive("error", error)
+        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, None)
+        sketch = dyadic_state(dim, sketch_size, shared.ridge, error, compensated=bool(compensated))
+        settings = {"name": "DBSLinUCB", "sketch_size": sketch_size, "error": error, "compensated": bool(compensated)}
+        return ContextualSketch(
+            settings=settings,
+            shared=shared,
+            radius=check_radius(radius),
+            sketch=sketch,
+            sampling=np.zeros(0),
+            seed=seed,
+        )

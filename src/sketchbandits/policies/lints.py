@@ -1,0 +1,141 @@
+"""LinTS, linear Thompson sampling: play the best arm of a parameter drawn around the ridge estimate.
+
+    theta ~ theta_hat + v V^{-1/2} eta ,  eta standard normal ;   argmax_i x_i.theta
+
+**Scale** theory (default): ``v = beta(delta')``, OFUL's radius, with ``delta' = delta/(4T)`` for ``horizon=T`` and
+``delta/(t(t+1))`` without; ``scale=v`` is a free constant for practice. A function ``radius`` gives v itself.
+**Cost** O(d^2 + N d) a round, O(N d + d^2) memory (`contextual`: O(n d + d^2) for n contexts, O(d^2) memory).
+**Guarantee** the regret bound of Abeille and Lazaric in theory mode; `bounds` is OFUL's bound and its ellipsoid covers
+theta* with probability ``1 - delta``. None for a free ``scale``.
+**Reference** Agrawal and Goyal, ICML 2013, Algorithm 1; Abeille and Lazaric, AISTATS 2017, Figure 1.
+**Departures** The draw is a function of (seed, rewards booked), so that `select` has no side effect and a run can be
+replayed. It goes through a kept factor of ``V^-1``, never an explicit matrix root.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sketchbandits import validate
+from sketchbandits.compiled import kernel
+from sketchbandits.confidence import SCALE, radius_at, sampling_share
+from sketchbandits.counter import new_key, normals
+from sketchbandits.linalg import Floats, Ints, combine, matvec, root_step, tied_argmax
+from sketchbandits.policies.base import MEAN, WIDTH2, Radius, check_radius, check_shared, radius_array, register
+from sketchbandits.policies.contextual import ContextualRidge
+from sketchbandits.policies.ridge import LOGDET, SAMPLES, RidgePolicy, book, build, refit_all, step_is_sound
+
+
+class LinTSState(NamedTuple):
+    """As `ridge.RidgeState`, with a square root of the inverse in ``inverse``, and the key of the draws."""
+
+    choice: Ints
+    counts: Ints
+    stats: Floats
+    coordinates: Floats
+    whitened: Floats
+    inverse: Floats
+    level: Floats
+    radius: Floats
+    work: Floats
+    sampling: Floats  # SCALE, HORIZON, ln(1/delta)
+    key: NDArray[np.uint64]
+
+
+@kernel
+def absorb(state: LinTSState, arm: int, reward: float) -> None:
+    """Book a reward."""
+    book(state, arm, reward)
+    d, n = state.whitened.shape
+    s, u, g = state.work[:d], state.work[d : 2 * d], state.work[2 * d : 2 * d + n]
+    D = root_step(state.inverse, state.whitened, state.stats[MEAN], state.stats[WIDTH2], s, u, g, arm, reward)
+    if not step_is_sound(state.level, D):
+        refit_all(state)
+
+
+@kernel
+def choose(state: LinTSState) -> None:
+    """The best arm for this round's draw."""
+    d, n = state.whitened.shape
+    eta, root, values = state.work[:d], state.work[d : 2 * d], state.work[2 * d : 2 * d + n]
+    samples = state.level[SAMPLES]
+    v = state.sampling[SCALE]
+    if np.isnan(v):
+        v = radius_at(state.radius, samples, state.level[LOGDET], sampling_share(state.sampling, samples))
+    normals(state.key, int(samples), eta)
+    matvec(state.inverse, eta, root)
+    combine(root, state.whitened, values)
+    for i in range(n):
+        values[i] = state.stats[MEAN, i] + v * values[i]
+    state.choice[0] = tied_argmax(values)
+
+
+register(LinTSState, absorb=absorb, choose=choose)
+
+
+def sampling_array(scale: float | None, horizon: int | None, delta: float) -> Floats:
+    """The checked scale of Thompson draws, as kernels take it."""
+    free = math.nan if scale is None else validate.number("scale", scale, least=0.0)
+    rounds = 0 if horizon is None else validate.whole("horizon", horizon)
+    return np.array([free, rounds, -math.log(delta)])
+
+
+class LinTS(RidgePolicy):
+    """Linear Thompson sampling on a fixed arm set; `contextual` for a fresh arm set each round."""
+
+    def __init__(
+        self,
+        arms: ArrayLike,
+        *,
+        ridge: float = 1.0,
+        noise: float = 1.0,
+        theta_norm: float = 1.0,
+        arm_norm: float | None = None,
+        delta: float = 0.01,
+        radius: Radius = "closed",
+        scale: float | None = None,
+        horizon: int | None = None,
+        seed: Any = None,
+    ) -> None:
+        super().__init__(arms)
+        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
+        radius = check_radius(radius)
+        sampling = sampling_array(scale, horizon, shared.delta)
+        key = new_key(validate.generator(seed))
+        self.settings = {**shared._asdict(), "radius": radius, "scale": scale, "horizon": horizon}
+        array = radius_array(radius, shared, dim=self.dim, log_share=-math.log(shared.delta))
+        with self._warm_up():
+            fit = build(self.arms, array)._replace(work=np.zeros(2 * self.dim + self.n_arms))
+            self.state = LinTSState(*fit, sampling=sampling, key=key)
+
+    def reseed(self, seed: Any) -> None:
+        """Draw from another stream from now on; what was learned stays."""
+        self.state.key[:] = new_key(validate.generator(seed))
+        choose(self.state)
+
+    @staticmethod
+    def contextual(
+        *,
+        dim: int,
+        ridge: float = 1.0,
+        noise: float = 1.0,
+        theta_norm: float = 1.0,
+        arm_norm: float | None = None,
+        delta: float = 0.01,
+        radius: Radius = "closed",
+        scale: float | None = None,
+        horizon: int | None = None,
+        seed: Any = None,
+    ) -> ContextualRidge:
+        """LinTS for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
+        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, None)
+        sampling = sampling_array(scale, horizon, shared.delta)
+        return ContextualRidge(
+            dim=dim, shared=shared, radius=check_radius(radius), name="LinTS", sampling=sampling, seed=seed
+        )
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        return LinTSState

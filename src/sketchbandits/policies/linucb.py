@@ -1,0 +1,39 @@
+"""LinUCB: OFUL's rule with a constant in place of the radius.
+
+    argmax_i  x_i.theta_hat + alpha ||x_i||_{V^-1}
+
+**Cost** O(d^2 + N d) a round, O(N d + d^2) memory (`contextual`: O(n d^2) for n contexts, O(d^2) memory).
+**Reference** Li, Chu, Langford and Schapire, WWW 2010, Algorithm 1; Chu, Li, Reyzin and Schapire, AISTATS 2011.
+**Departures** One parameter for all arms (the "hybrid-free" form of 2011), not one per arm.
+**Guarantee** none: with a constant ``alpha`` the ellipsoid is not claimed to cover theta*.
+"""
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from sketchbandits import validate
+from sketchbandits.policies.base import check_shared, constant_radius
+from sketchbandits.policies.contextual import ContextualRidge
+from sketchbandits.policies.ridge import RidgePolicy, build
+
+
+class LinUCB(RidgePolicy):
+    """LinUCB on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random."""
+
+    def __init__(self, arms: ArrayLike, *, alpha: float = 1.0, ridge: float = 1.0, seed: Any = None) -> None:
+        super().__init__(arms)
+        alpha = validate.number("alpha", alpha, least=0.0)
+        ridge = validate.positive("ridge", ridge)
+        validate.generator(seed)
+        self.settings = {"alpha": alpha, "ridge": ridge}
+        with self._warm_up():
+            self.state = build(self.arms, constant_radius(alpha, ridge))
+
+    @staticmethod
+    def contextual(*, dim: int, alpha: float = 1.0, ridge: float = 1.0, seed: Any = None) -> ContextualRidge:
+        """LinUCB for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
+        validate.generator(seed)
+        shared = check_shared(ridge, 1.0, 1.0, None, 0.5, None)
+        alpha = validate.number("alpha", alpha, least=0.0)
+        return ContextualRidge(dim=dim, shared=shared, radius=alpha, name="LinUCB")

@@ -1,0 +1,385 @@
+"""A sketched ridge fit, shared by SOFUL, CBSCFD and DBSLinUCB, for fixed arms and for contexts.
+
+    V = S'S + alpha I from the sketch ,  b = sum y x exactly ,  theta_hat = V^-1 b
+
+For fixed arms the coordinates ``P = Q X'`` of all arms in the sketch's basis are kept (the counterpart of ``S X'``), and
+between two decompositions every arm's mean and squared width follow by one rank-one step in O(N k). A row in a new
+direction costs O(N k + k d) where the arms' Gram matrix is kept (N <= 2048), else O(N d). At a decomposition P is turned,
+O(N k l); every 64th time, and whenever cancellation could show, it is computed afresh from the arms.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sketchbandits import validate
+from sketchbandits.compiled import kernel
+from sketchbandits.confidence import (
+    ARM_NORM,
+    DIM,
+    FIXED,
+    KIND,
+    LOG_SHARE,
+    LOGDET,
+    NOISE,
+    SCALE,
+    THETA_NORM,
+    VALUE,
+    closed_information,
+    compensated_radius,
+    sampling_share,
+    sketched_radius,
+)
+from sketchbandits.confidence import RIDGE as RADIUS_RIDGE
+from sketchbandits.counter import new_key, normals
+from sketchbandits.linalg import (
+    MAX_STEP,
+    ROUNDING,
+    Floats,
+    Ints,
+    add_exactly,
+    assign,
+    combine,
+    remove_projection,
+    spread,
+    tied_argmax,
+)
+from sketchbandits.policies.base import (
+    LOST,
+    MEAN,
+    SUM,
+    WIDTH2,
+    Policy,
+    Radius,
+    Shared,
+    called_radius,
+    check_radius,
+    check_shared,
+    radius_array,
+    register,
+)
+from sketchbandits.policies.contextual import ContextualPolicy
+from sketchbandits.sketches import base as sketches
+from sketchbandits.sketches.base import ALPHA, COMPENSATED, RANK, ROWS, SHRUNK, SketchState
+
+NORM2 = 4  # one more row of ``stats``
+SAMPLES, TARGET_NOISE, TURNS = range(3)  # entries of ``level``
+LARGEST_GRAM = 2048
+FRESH_EVERY = 64
+WORST_CONDITION = 1e9  # of V, past which coordinates are not turned but computed afresh
+
+
+class SketchedState(NamedTuple):
+    """A sketch and what it says of every arm; for contexts there are no arms and only the first fields matter."""
+
+    sketch: SketchState
+    target: Floats  # b
+    level: Floats  # SAMPLES, sum |y| ||x||, decompositions since the coordinates were last computed afresh
+    radius: Floats
+    sampling: Floats  # SCALE, HORIZON, ln(1/delta); empty for an optimistic policy
+    key: NDArray[np.uint64]
+    choice: Ints
+    counts: Ints
+    stats: Floats  # per arm: MEAN, WIDTH2, SUM, LOST, NORM2
+    arms: Floats
+    gram: Floats  # X X', or empty
+    coordinates: Floats  # P in its first RANK rows, one column an arm
+    work: Floats
+
+
+def build(arms: Floats, sketch: SketchState, radius: Floats, sampling: Floats, key: NDArray[np.uint64]) -> SketchedState:
+    """The state before the first reward; ``arms`` may have no rows."""
+    n, d = arms.shape
+    stats = np.zeros((5, n))
+    stats[NORM2] = (arms**2).sum(axis=1)
+    stats[WIDTH2] = stats[NORM2] / radius[RADIUS_RIDGE]
+    room = sketch.basis.shape[0]
+    return SketchedState(
+        sketch=sketch,
+        target=np.zeros(d),
+        level=np.zeros(3),
+        radius=radius,
+        sampling=sampling,
+        key=key,
+        choice=np.zeros(1, np.int64),
+        counts=np.zeros(n, np.int64),
+        stats=stats,
+        arms=np.ascontiguousarray(arms),
+        gram=arms @ arms.T if n <= LARGEST_GRAM else np.zeros((0, 0)),
+        coordinates=np.zeros((room, n)),
+        work=np.zeros(2 * room + 2 * d + n),
+    )
+
+
+@kernel
+def sketch_radius(state: SketchedState, log_share: float) -> float:
+    """The radius for what the sketch holds and has lost."""
+    radius, sketch, n = state.radius, state.sketch, state.level[SAMPLES]
+    if radius[KIND] == FIXED:
+        return radius[VALUE]
+    ridge, dim = radius[RADIUS_RIDGE], radius[DIM]
+    if radius[KIND] == LOGDET:
+        q = sketches.information(sketch)
+    else:
+        q = closed_information(n, min(dim, sketch.size[ROWS]), radius[ARM_NORM], ridge)
+    noise, theta_norm, level = radius[NOISE], radius[THETA_NORM], sketch.level
+    if level[COMPENSATED] > 0.0:
+        return compensated_radius(q, level[ALPHA], dim, noise, theta_norm, ridge, log_share)
+    return sketched_radius(q, level[SHRUNK], dim, noise, theta_norm, ridge, log_share)
+
+
+@kernel
+def _new_coordinate(state: SketchedState, arm: int, p: Floats, share: float) -> None:
+    """The coordinates of all arms along the basis vector that ``arm`` has just added; ``share`` of it was new."""
+    rank = state.sketch.size[RANK] - 1
+    row, n = state.coordinates[rank], state.counts.size
+    if state.gram.shape[0] == n and share > 0.01:
+        combine(p[:rank], state.coordinates, row)
+        for i in range(n):
+            row[i] = (state.gram[arm, i] - row[i]) / p[rank]
+    else:
+        direction = state.sketch.basis[rank]
+        for i in range(n):
+            row[i] = np.dot(state.arms[i], direction)
+
+
+@kernel
+def _turn_coordinates(state: SketchedState, turn: Floats) -> None:
+    """Old coordinates in the new basis; squared widths of what is outside it go to ``stats[WIDTH2]``."""
+    rank, n = state.sketch.size[RANK], state.counts.size
+    old = state.coordinates[: turn.shape[1]].copy()
+    for k in range(rank):
+        combine(turn[k], old, state.coordinates[k])
+    outside = state.stats[WIDTH2]
+    assign(outside, state.stats[NORM2])
+    for k in range(rank):
+        for i in range(n):
+            outside[i] -= state.coordinates[k, i] ** 2
+    for i in range(n):
+        outside[i] = max(outside[i], 0.0)
+
+
+@kernel
+def _fresh_coordinates(state: SketchedState) -> None:
+    """The same from the arms themselves, in two passes; a residual at rounding level is zero."""
+    rank, d = state.sketch.size[RANK], state.target.size
+    x, p = state.work[:d], state.work[d : d + state.sketch.basis.shape[0]]
+    for i in range(state.counts.size):
+        assign(x, state.arms[i])
+        left = remove_projection(state.sketch.basis, rank, x, p)
+        for k in range(rank):
+            state.coordinates[k, i] = p[k]
+        inside = left**2 <= ROUNDING**2 * state.stats[NORM2, i]
+        state.stats[WIDTH2, i] = 0.0 if inside else left**2
+
+
+@kernel
+def _refresh(state: SketchedState, turn: Floats) -> None:
+    """Means and squared widths of all arms after a decomposition (the inverse is diagonal then)."""
+    sketch, level, n, d = state.sketch, state.level, state.counts.size, state.target.size
+    rank, alpha = sketch.size[RANK], sketch.level[ALPHA]
+    level[TURNS] += 1.0
+    if level[TURNS] >= FRESH_EVERY or (rank > 0 and sketch.inverse[0, 0] * alpha < 1.0 / WORST_CONDITION):
+        level[TURNS] = 0.0
+        _fresh_coordinates(state)
+    else:
+        _turn_coordinates(state, turn)
+    mean, width2 = state.stats[MEAN], state.stats[WIDTH2]
+    rest, p = state.work[:d], state.work[d : d + sketch.basis.shape[0]]
+    assign(rest, state.target)
+    left = remove_projection(sketch.basis, rank, rest, p)
+    outside = left > ROUNDING * level[TARGET_NOISE]
+    for i in range(n):
+        mean[i] = np.dot(state.arms[i], rest) / alpha if outside else 0.0
+        width2[i] /= alpha
+    for k in range(rank):
+        weight = sketch.inverse[k, k]
+        for i in range(n):
+            mean[i] += state.coordinates[k, i] * weight * p[k]
+            width2[i] += state.coordinates[k, i] ** 2 * weight
+
+
+@kernel
+def _book(state: SketchedState, x: Floats, reward: float) -> None:
+    """Count a reward and add it to ``b``."""
+    state.level[SAMPLES] += 1.0
+    state.level[TARGET_NOISE] += abs(reward) * np.sqrt(np.dot(x, x))
+    for i in range(x.size):
+        state.target[i] += reward * x[i]
+
+
+@kernel
+def absorb(state: SketchedState, arm: int, reward: float) -> None:
+    """Book a reward for an arm."""
+    sketch, x, d = state.sketch, state.arms[arm], state.target.size
+    state.counts[arm] += 1
+    add_exactly(state.stats[SUM], state.stats[LOST], arm, reward)
+    _book(state, x, reward)
+    if state.stats[NORM2, arm] == 0.0:
+        return
+    room = sketch.basis.shape[0]
+    p, u, g = state.work[d : d + room], state.work[d + room : d + 2 * room], state.work[d + 2 * room :][: state.counts.size]
+    sketches.open_block(sketch, x)
+    share = sketches.extend(sketch, x, p)
+    if share > 0.0:
+        _new_coordinate(state, arm, p, share)
+    D = sketches.append(sketch, x, p, u)
+    full = sketches.is_full(sketch)
+    if full:
+        sketches.shrink(sketch)
+    if full or not 1.0 <= D <= MAX_STEP:
+        _refresh(state, sketches.rebuild(sketch))
+        return
+    combine(u[: sketch.size[RANK]], state.coordinates, g)
+    spread(state.stats[MEAN], state.stats[WIDTH2], g, (reward - state.stats[MEAN, arm]) / D, 1.0 / D)
+
+
+@kernel
+def absorb_context(state: SketchedState, x: Floats, reward: float) -> None:
+    """Book a reward for a context."""
+    _book(state, x, reward)
+    sketches.insert(state.sketch, x)
+
+
+@kernel
+def choose(state: SketchedState) -> None:
+    """The largest upper confidence bound, or the best arm of this round's draw."""
+    d, n = state.target.size, state.counts.size
+    values = state.work[-n:]
+    if state.sampling.size > 0:
+        draw = np.empty(d)
+        draw_direction(state, draw)
+        v = sampling_scale(state)
+        for i in range(n):
+            values[i] = state.stats[MEAN, i] + v * np.dot(state.arms[i], draw)
+    else:
+        fill_bounds(state, values)
+    state.choice[0] = tied_argmax(values)
+
+
+@kernel
+def fill_bounds(state: SketchedState, out: Floats) -> None:
+    """``mean + beta width`` for every arm."""
+    beta = sketch_radius(state, state.radius[LOG_SHARE])
+    for i in range(out.size):
+        out[i] = state.stats[MEAN, i] + beta * np.sqrt(state.stats[WIDTH2, i])
+
+
+@kernel
+def sampling_scale(state: SketchedState) -> float:
+    """The factor of a Thompson draw."""
+    v = state.sampling[SCALE]
+    return sketch_radius(state, sampling_share(state.sampling, state.level[SAMPLES])) if np.isnan(v) else v
+
+
+@kernel
+def draw_direction(state: SketchedState, out: Floats) -> None:
+    """``V^-1 (sqrt(alpha) Z_1 + S'Z_2)`` with standard normal Z: covariance exactly ``V^-1``."""
+    sketch, d = state.sketch, out.size
+    rows, rank, alpha = sketch.size[ROWS], sketch.size[RANK], sketch.level[ALPHA]
+    z = np.empty(d + rows)
+    normals(state.key, int(state.level[SAMPLES]), z)
+    for i in range(d):
+        out[i] = np.sqrt(alpha) * z[i]
+    for k in range(rows):
+        for i in range(d):
+            out[i] += z[d + k] * sketch.rows[k, i]
+    p = np.empty(sketch.basis.shape[0])
+    remove_projection(sketch.basis, rank, out, p)
+    for i in range(d):
+        out[i] /= alpha
+    for k in range(rank):
+        weight = 0.0
+        for a in range(rank):
+            weight += sketch.inverse[k, a] * p[a]
+        for i in range(d):
+            out[i] += weight * sketch.basis[k, i]
+
+
+register(SketchedState, absorb=absorb, choose=choose)
+
+
+class SketchedPolicy(Policy):
+    """A policy on a fixed arm set whose state holds a sketched ridge fit."""
+
+    def _start(self, shared: Shared, radius: Radius, sketch: SketchState, sampling: Floats, seed: Any) -> None:
+        """Build the state; the subclass has set ``settings``."""
+        array = radius_array(radius, shared, dim=self.dim, log_share=-math.log(shared.delta))
+        key = new_key(validate.generator(seed))
+        with self._warm_up():
+            self.state = build(self.arms, sketch, array, sampling, key)
+
+    def bounds(self) -> Floats:
+        """``x.theta_hat + beta ||x||_{V^-1}`` for every arm, with the sketched V and its radius."""
+        out = np.empty(self.n_arms)
+        fill_bounds(self.state, out)
+        return out
+
+    def reseed(self, seed: Any) -> None:
+        """Draw from another stream from now on; what was learned stays."""
+        self.state.key[:] = new_key(validate.generator(seed))
+        choose(self.state)
+
+    @property
+    def shrunk_mass(self) -> float:
+        """What shrinking has taken from every direction at most, ``rho``."""
+        return float(self.state.sketch.level[SHRUNK])
+
+    def _refresh_radius(self) -> None:
+        if self._radius_is_function:
+            n, logdet = self.state.level[SAMPLES], self.state.sketch.level[sketches.LOGDET]
+            self.state.radius[VALUE] = called_radius(self.settings["radius"], n, logdet)
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        return SketchedState
+
+
+class ContextualSketch(ContextualPolicy):
+    """SOFUL, CBSCFD or DBSLinUCB on contexts: built by their ``contextual``. O(k d) an update, O(n k d) to bound n."""
+
+    def __init__(
+        self,
+        *,
+        settings: dict[str, Any],
+        shared: Shared,
+        radius: Radius,
+        sketch: SketchState,
+        sampling: Floats,
+        seed: Any,
+    ) -> None:
+        super().__init__(sketch.basis.shape[1])
+        self.settings = {**settings, "dim": self.dim, **shared._asdict(), "radius": radius}
+        array = radius_array(radius, shared, dim=self.dim, log_share=-math.log(shared.delta))
+        self.state = build(np.zeros((0, self.dim)), sketch, array, sampling, new_key(validate.generator(seed)))
+        self._refresh_radius()
+
+    def reseed(self, seed: Any) -> None:
+        """Draw from another stream from now on; what was learned stays."""
+        self.state.key[:] = new_key(validate.generator(seed))
+
+    def _samples(self) -> tuple[float, float]:
+        return self.state.level[SAMPLES], self.state.sketch.level[sketches.LOGDET]
+
+    def _theta(self) -> Floats:
+        return sketches.solve(self.state.sketch, self.state.target, self.state.level[TARGET_NOISE])
+
+    def _bounds(self, contexts: Floats) -> Floats:
+        beta = sketch_radius(self.state, self.state.radius[LOG_SHARE])
+        return contexts @ self._theta() + beta * sketches.inverse_norms(self.state.sketch, contexts)
+
+    def _scores(self, contexts: Floats) -> Floats:
+        if not self.state.sampling.size:
+            return self._bounds(contexts)
+        draw = np.empty(self.dim)
+        draw_direction(self.state, draw)
+        return contexts @ (self._theta() + sampling_scale(self.state) * draw)
+
+    def _absorb(self, context: Floats, reward: float) -> None:
+        absorb_context(self.state, context, reward)
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        return SketchedState

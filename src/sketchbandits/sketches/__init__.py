@@ -1,0 +1,7 @@
+"""Matrix sketches, one a file."""
+
+from sketchbandits.sketches.dyadic_blocks import DyadicBlocks
+from sketchbandits.sketches.frequent_directions import FrequentDirections
+from sketchbandits.sketches.spectral_compensation import SpectralCompensation
+
+__all__ = ["DyadicBlocks", "FrequentDirections", "SpectralCompensation"]

@@ -1,0 +1,338 @@
+"""What every matrix sketch shares: rows, a basis of their span, and the inverse in that basis.
+
+A sketch stands for ``V = S'S + alpha I`` with few rows ``S``. Beside ``S`` it keeps an orthonormal basis ``Q`` of its row
+space (rank k) and ``A = (Q V Q')^-1``, so that nothing d x d is ever formed:
+
+    ||x||^2_{V^-1} = p'A p + ||x - Q'p||^2/alpha ,   p = Q x
+
+Both terms are positive: nothing cancels, for any ridge and scale. A new row ``x`` extends ``Q`` by its residual (two
+Gram-Schmidt passes, O(k d)) and changes ``A`` by a rank-one step, O(k^2). When the rows are full, one SVD shrinks them
+and makes ``A`` diagonal again; a step that multiplies det V by more than 10 is replaced by such a decomposition.
+
+The first ``CLOSED`` rows belong to finished blocks (`dyadic_blocks`); plain Frequent Directions has none.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sketchbandits import validate
+from sketchbandits.compiled import kernel
+from sketchbandits.linalg import MAX_STEP, ROUNDING, Floats, Ints, assign, combine, remove_projection
+
+ROWS, CLOSED, RANK, KEEP, CAPACITY, BLOCK_RANK = range(6)  # entries of ``size``
+RIDGE, ALPHA, SHRUNK, LOGDET, COMPENSATED, BLOCK_LIMIT, BLOCK_MASS = range(7)  # entries of ``level``
+
+NEGLIGIBLE = 1e-12  # singular values below this share of the largest are zero: repeated rows leave such dust
+BLOCK_TOLERANCE = 1e-8  # the residual rule of `partition`, for the rank of a block
+
+
+class SketchState(NamedTuple):
+    """The whole memory of a sketch."""
+
+    rows: Floats  # S in its first ROWS rows
+    basis: Floats  # Q in its first RANK rows
+    inverse: Floats  # A in its first RANK rows and columns
+    block: Floats  # an orthonormal basis of what the open dyadic block has received; no rows for other sketches
+    size: Ints
+    level: Floats
+    work: Floats
+
+
+def new_state(dim: int, *, keep: int, capacity: int, total: int, ridge: float, compensated: bool) -> SketchState:
+    """An empty sketch with room for ``total`` rows; the open part is shrunk to ``keep`` rows when it holds ``capacity``."""
+    rank = min(total, dim)
+    return SketchState(
+        rows=np.zeros((total, dim)),
+        basis=np.zeros((rank, dim)),
+        inverse=np.zeros((rank, rank)),
+        block=np.zeros((0, dim)),
+        size=np.array([0, 0, 0, keep, capacity, 0], np.int64),
+        level=np.array([ridge, ridge, 0.0, 0.0, float(compensated), math.inf, 0.0]),
+        work=np.zeros(2 * dim + 2 * rank),
+    )
+
+
+@kernel
+def decompose(rows: Floats) -> tuple[Floats, Floats]:
+    """Singular values and right vectors, with dust set to zero."""
+    _, sigma, basis = np.linalg.svd(rows, False)
+    for k in range(sigma.size):
+        if sigma[k] <= NEGLIGIBLE * sigma[0]:
+            sigma[k] = 0.0
+    return sigma, basis
+
+
+@kernel
+def shrink(sketch: SketchState) -> None:
+    """Subtract the (KEEP + 1)-th squared singular value of the open rows from all of them; at most KEEP stay."""
+    size, level = sketch.size, sketch.level
+    closed, keep = size[CLOSED], size[KEEP]
+    sigma, basis = decompose(sketch.rows[closed : size[ROWS]])
+    cut = sigma[keep] ** 2 if keep < sigma.size else 0.0
+    size[ROWS] = closed
+    for k in range(min(keep, sigma.size)):
+        left = sigma[k] ** 2 - cut
+        if left > NEGLIGIBLE * sigma[0] * sigma[k]:
+            assign(sketch.rows[size[ROWS]], np.sqrt(left) * basis[k])
+            size[ROWS] += 1
+    level[SHRUNK] += cut
+    level[ALPHA] = level[RIDGE] + level[COMPENSATED] * level[SHRUNK]
+
+
+@kernel
+def rebuild(sketch: SketchState) -> Floats:
+    """Basis and inverse from the rows alone; returns ``new basis @ old basis'``, which turns old coordinates."""
+    size, level = sketch.size, sketch.level
+    sigma, basis = decompose(sketch.rows[: max(size[ROWS], 1)])
+    rank = 0
+    level[LOGDET] = 0.0
+    while rank < sigma.size and sigma[rank] > 0.0:
+        level[LOGDET] += np.log1p(sigma[rank] ** 2 / level[ALPHA])
+        rank += 1
+    turn = np.dot(np.ascontiguousarray(basis[:rank]), np.ascontiguousarray(sketch.basis[: size[RANK]].T))
+    for k in range(rank):
+        assign(sketch.basis[k], basis[k])
+        for i in range(rank):
+            sketch.inverse[k, i] = 0.0
+        sketch.inverse[k, k] = 1.0 / (sigma[k] ** 2 + level[ALPHA])
+    size[RANK] = rank
+    return turn
+
+
+@kernel
+def extend(sketch: SketchState, x: Floats, p: Floats) -> float:
+    """Let the basis span ``x`` and give its coordinates ``p``; returns the share of ``x`` that was new (0: none)."""
+    size = sketch.size
+    rank = size[RANK]
+    rest = sketch.work[: x.size]
+    assign(rest, x)
+    left = remove_projection(sketch.basis, rank, rest, p)
+    norm = np.sqrt(np.dot(x, x))
+    if left <= ROUNDING * norm or rank == sketch.basis.shape[0]:
+        return 0.0
+    for i in range(x.size):
+        sketch.basis[rank, i] = rest[i] / left
+    for k in range(rank):
+        sketch.inverse[k, rank] = sketch.inverse[rank, k] = 0.0
+    sketch.inverse[rank, rank] = 1.0 / sketch.level[ALPHA]
+    p[rank] = left
+    size[RANK] += 1
+    return left / norm
+
+
+@kernel
+def append(sketch: SketchState, x: Floats, p: Floats, u: Floats) -> float:
+    """Hold ``x``, whose coordinates are ``p``, as a further row; returns the factor ``D`` by which det V grows.
+
+    ``u`` receives ``A p``. With ``D`` outside [1, 10] the inverse is left alone: the caller rebuilds.
+    """
+    size, rank = sketch.size, sketch.size[RANK]
+    A = sketch.inverse
+    assign(sketch.rows[size[ROWS]], x)
+    size[ROWS] += 1
+    sketch.level[BLOCK_MASS] += np.dot(x, x)
+    D = 1.0
+    for a in range(rank):
+        total = 0.0
+        for b in range(rank):
+            total += A[a, b] * p[b]
+        u[a] = total
+        D += total * p[a]
+    if not 1.0 <= D <= MAX_STEP:
+        return D
+    for a in range(rank):
+        for b in range(rank):
+            A[a, b] -= u[a] * u[b] / D
+    sketch.level[LOGDET] += np.log(D)
+    return D
+
+
+@kernel
+def is_full(sketch: SketchState) -> bool:
+    """Whether the open rows must be shrunk now."""
+    return sketch.size[ROWS] - sketch.size[CLOSED] >= sketch.size[CAPACITY]
+
+
+@kernel
+def open_block(sketch: SketchState, x: Floats) -> None:
+    """Dyadic blocks: close the open block before ``x`` if ``x`` would make it lose more than its share.
+
+    It closes when its mass would pass the limit *and* the rank of what it received would exceed its size. The next
+    block keeps twice as many rows; one that keeps at least d never loses anything.
+    """
+    size, level = sketch.size, sketch.level
+    if sketch.block.shape[0] == 0:
+        return
+    keep, mass = size[KEEP], np.dot(x, x)
+    left = _outside_block(sketch, x)
+    exceeds = left and size[BLOCK_RANK] >= keep
+    if exceeds and level[BLOCK_MASS] + mass > level[BLOCK_LIMIT] and keep <= x.size:
+        size[CLOSED] = size[ROWS]
+        size[KEEP], size[CAPACITY], size[BLOCK_RANK] = 2 * keep, 4 * keep, 0
+        level[BLOCK_MASS] = 0.0
+        left = _outside_block(sketch, x)
+        exceeds = False
+    if exceeds:
+        size[BLOCK_RANK] = keep + 1
+    elif left and size[BLOCK_RANK] < sketch.block.shape[0]:
+        rest = sketch.work[: x.size]
+        scale = 1.0 / np.sqrt(np.dot(rest, rest))
+        for i in range(x.size):
+            sketch.block[size[BLOCK_RANK], i] = rest[i] * scale
+        size[BLOCK_RANK] += 1
+
+
+@kernel
+def _outside_block(sketch: SketchState, x: Floats) -> bool:
+    """Whether ``x`` adds to the rank of what the open block received; the residual is left in ``work``."""
+    if sketch.size[BLOCK_RANK] > sketch.size[KEEP]:
+        return True  # past its size already
+    rest, p = sketch.work[: x.size], sketch.work[2 * x.size :]
+    assign(rest, x)
+    left = remove_projection(sketch.block, sketch.size[BLOCK_RANK], rest, p)
+    return left > BLOCK_TOLERANCE * np.sqrt(np.dot(x, x))
+
+
+@kernel
+def insert(sketch: SketchState, x: Floats) -> None:
+    """One more row, for a sketch on its own."""
+    if np.dot(x, x) == 0.0:
+        return
+    open_block(sketch, x)
+    room = sketch.basis.shape[0]
+    p, u = sketch.work[2 * x.size : 2 * x.size + room], sketch.work[2 * x.size + room :]
+    extend(sketch, x, p)
+    D = append(sketch, x, p, u)
+    full = is_full(sketch)
+    if full:
+        shrink(sketch)
+    if full or not 1.0 <= D <= MAX_STEP:
+        rebuild(sketch)
+
+
+@kernel
+def shifted_logdet(A: Floats, rank: int, shift: float) -> float:
+    """``ln det(I + shift A)`` of the leading block, by Cholesky: the matrix is at least the identity."""
+    L = np.zeros((rank, rank))
+    total = 0.0
+    for a in range(rank):
+        for b in range(a + 1):
+            value = shift * A[a, b] + (1.0 if a == b else 0.0)
+            for k in range(b):
+                value -= L[a, k] * L[b, k]
+            if a == b:
+                L[a, a] = np.sqrt(value)
+                total += np.log(value)
+            else:
+                L[a, b] = value / L[b, b]
+    return total
+
+
+@kernel
+def information(sketch: SketchState) -> float:
+    """``ln det(I + S S'/(ridge + shrunk))``, the measured term of the sketched radii."""
+    level, rank = sketch.level, sketch.size[RANK]
+    if level[COMPENSATED] > 0.0 or level[SHRUNK] == 0.0:
+        return level[LOGDET]
+    extra = shifted_logdet(sketch.inverse, rank, level[SHRUNK])
+    return level[LOGDET] + extra - rank * np.log1p(level[SHRUNK] / level[RIDGE])
+
+
+def inner_products(sketch: SketchState, vectors: Floats) -> tuple[Floats, Floats]:
+    """Coordinates (n, rank) and residuals (n, d) of rows, in two passes; residuals at rounding level are zero."""
+    basis = sketch.basis[: sketch.size[RANK]]
+    coordinates = np.zeros((vectors.shape[0], basis.shape[0]))
+    rest = vectors.copy()
+    for _ in range(2):
+        step = rest @ basis.T
+        coordinates += step
+        rest -= step @ basis
+    noise = np.linalg.norm(rest, axis=1) <= ROUNDING * np.linalg.norm(vectors, axis=1)
+    rest[noise] = 0.0
+    return coordinates, rest
+
+
+def inverse_norms(sketch: SketchState, vectors: Floats) -> Floats:
+    """``||x||_{V^-1}`` for every row, O(n k (d + k))."""
+    rank = sketch.size[RANK]
+    p, rest = inner_products(sketch, vectors)
+    inside = ((p @ sketch.inverse[:rank, :rank]) * p).sum(axis=1)
+    return np.sqrt(np.maximum(inside, 0.0) + (rest**2).sum(axis=1) / sketch.level[ALPHA])
+
+
+def solve(sketch: SketchState, vector: Floats, noise: float) -> Floats:
+    """``V^-1 b``; a residual of ``b`` below ``ROUNDING * noise``, the size of what was summed into it, is zero."""
+    rank = sketch.size[RANK]
+    basis = sketch.basis[:rank]
+    p, rest = inner_products(sketch, vector[None])
+    if np.linalg.norm(rest) <= ROUNDING * noise:
+        rest = np.zeros_like(rest)
+    inside: Floats = (p @ sketch.inverse[:rank, :rank]) @ basis
+    result: Floats = (inside + rest / sketch.level[ALPHA])[0]
+    return result
+
+
+class Sketch:
+    """A matrix sketch: ``update(x)`` adds a row to X; `matrix` stands for it, ``S'S ~ X'X``."""
+
+    state: SketchState
+
+    def __init__(self, dim: int, sketch_size: int, ridge: float) -> None:
+        self.dim = validate.whole("dim", dim)
+        self.sketch_size = validate.whole("sketch_size", sketch_size)
+        self.ridge = validate.positive("ridge", ridge)
+
+    def update(self, x: ArrayLike) -> None:
+        """Add the row ``x``."""
+        insert(self.state, validate.vector("x", x, size=self.dim))
+
+    @property
+    def matrix(self) -> Floats:
+        """The rows held, ``S``."""
+        return self.state.rows[: self.state.size[ROWS]].copy()
+
+    @property
+    def shrunk_mass(self) -> float:
+        """``rho``: what shrinking has taken from every direction at most, ``0 <= X'X - S'S <= rho I``."""
+        return float(self.state.level[SHRUNK])
+
+    @property
+    def alpha(self) -> float:
+        """The diagonal of ``V = S'S + alpha I``."""
+        return float(self.state.level[ALPHA])
+
+    def inverse_norms(self, vectors: ArrayLike) -> Floats:
+        """``||x||_{V^-1}`` for every row of ``vectors``, without a d x d matrix."""
+        return inverse_norms(self.state, validate.matrix("vectors", vectors, columns=self.dim))
+
+
+def fixed_size_state(dim: int, sketch_size: int, ridge: float, shrink: str, *, compensated: bool) -> SketchState:
+    """Frequent Directions with a buffer of 2l rows (``"buffered"``), or of l rows (``"every-round"``)."""
+    validate.option("shrink", shrink, ("buffered", "every-round"))
+    if shrink == "buffered":
+        keep, capacity = sketch_size, 2 * sketch_size
+    else:
+        keep, capacity = validate.whole("sketch_size with shrink='every-round'", sketch_size, least=2) - 1, sketch_size
+    return new_state(dim, keep=keep, capacity=capacity, total=capacity, ridge=ridge, compensated=compensated)
+
+
+def dyadic_state(dim: int, sketch_size: int, ridge: float, error: float, *, compensated: bool) -> SketchState:
+    """Blocks of size l, 2l, 4l, ... until one is at least d; room for all of them is reserved, not touched."""
+    total, size = 2 * sketch_size, sketch_size
+    while size < dim:
+        size *= 2
+        total += 2 * size
+    state = new_state(
+        dim, keep=sketch_size, capacity=2 * sketch_size, total=total, ridge=ridge, compensated=compensated
+    )
+    state.level[BLOCK_LIMIT] = error * sketch_size / 2
+    return state._replace(block=np.zeros((dim, dim)))
+
+
+def block_count(state: SketchState, sketch_size: int) -> int:
+    """How many dyadic blocks have been opened."""
+    return int(math.log2(state.size[KEEP] // sketch_size)) + 1
+
