@@ -1,0 +1,23 @@
+"""Linear bandits under a fixed compute budget: CS-LB, its sketches and every baseline of the field."""
+
+from sketchbandits.partition import Partition
+from sketchbandits.policies import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB
+from sketchbandits.results import Result
+from sketchbandits.simulate import simulate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CBRAP",
+    "CBSCFD",
+    "CSLB",
+    "OFUL",
+    "SOFUL",
+    "UCB1",
+    "DBSLinUCB",
+    "LinTS",
+    "LinUCB",
+    "Partition",
+    "Result",
+    "simulate",
+]

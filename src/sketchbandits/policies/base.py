@@ -187,6 +187,12 @@ class Policy:
         return cast(Ints, self.state.counts).copy()
 
     @property
+    def runs_compiled(self) -> bool:
+        """Whether `absorb` and `choose` are all there is to `update`: no user's function, no overriding subclass."""
+        own = type(self).select is Policy.select and type(self).update is Policy.update
+        return own and not self._radius_is_function
+
+    @property
     def _radius_is_function(self) -> bool:
         return callable(self.settings.get("radius"))
 

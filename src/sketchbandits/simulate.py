@@ -1,0 +1,224 @@
+"""The only loop that plays a policy in an environment.
+
+`simulate` keeps the environment and plays *copies* of the policies, each for the same rounds against the same noise
+(a paired comparison): in round t of a run every policy meets the same noise value, and in a contextual environment the
+same contexts. Runs are independent streams spawned from one seed. The whole loop of a library policy on fixed arms runs
+inside one compiled kernel, `play`; any other object with ``select`` and ``update`` plays in the same rounds, uncompiled.
+"""
+
+import copy
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sketchbandits import validate
+from sketchbandits.compiled import kernel
+from sketchbandits.linalg import Floats, Ints
+from sketchbandits.policies.base import Policy, absorb, choose
+from sketchbandits.results import Result
+
+CHUNK = 16_384  # rounds between two looks at the clock and at Ctrl-C
+N_CHECKPOINTS = 200
+
+
+class Environment(Protocol):
+    """What `simulate` needs of an environment; see `sketchbandits.environments`."""
+
+    contextual: bool
+    n_arms: int
+    dim: int
+
+    def draw_noise(self, generator: np.random.Generator, size: int) -> Floats:
+        """The next ``size`` values of a run's noise."""
+
+
+@kernel
+def play(state: Any, means: Floats, gaps: Floats, noise: Floats) -> float:
+    """Play ``noise.size`` rounds; returns their regret."""
+    regret = 0.0
+    for t in range(noise.size):
+        arm = state.choice[0]
+        regret += gaps[arm]
+        absorb(state, arm, means[arm] + noise[t])
+        choose(state)
+    return regret
+
+
+class _FixedCompiled:
+    """A library policy on fixed arms: rounds are played inside the kernel."""
+
+    def __init__(self, env: Any, policy: Any, contexts: np.random.Generator) -> None:
+        self.env, self.state = env, policy.state
+        play(self.state, env.means, env.gaps, np.zeros(0))  # compile, or load the compiled kernel, off the clock
+
+    def rounds(self, noise: Floats) -> tuple[float, float]:
+        started = time.perf_counter()
+        regret = play(self.state, self.env.means, self.env.gaps, noise)
+        return regret, time.perf_counter() - started
+
+
+class _FixedPlain:
+    """Any object with ``select()`` and ``update(arm, reward)``."""
+
+    def __init__(self, env: Any, policy: Any, contexts: np.random.Generator) -> None:
+        self.env, self.policy = env, policy
+        self.means, self.gaps = env.means.tolist(), env.gaps.tolist()
+
+    def rounds(self, noise: Floats) -> tuple[float, float]:
+        policy, means, gaps, regret = self.policy, self.means, self.gaps, 0.0
+        started = time.perf_counter()
+        for value in noise.tolist():
+            arm = policy.select()
+            if not 0 <= arm < len(means):
+                raise ValueError(f"{policy!r} selected arm {arm!r}, must be from 0 to {len(means) - 1}")
+            regret += gaps[arm]
+            policy.update(arm, means[arm] + value)
+        return regret, time.perf_counter() - started
+
+
+class _Contextual:
+    """Any object with ``select(contexts)`` and ``update(context, reward)``; drawing contexts is off the clock."""
+
+    def __init__(self, env: Any, policy: Any, contexts: np.random.Generator) -> None:
+        self.env, self.policy, self.contexts = env, policy, contexts
+
+    def rounds(self, noise: Floats) -> tuple[float, float]:
+        regret = seconds = 0.0
+        for value in noise.tolist():
+            contexts, expected = self.env.contexts(self.contexts)
+            started = time.perf_counter()
+            choice = self.policy.select(contexts)
+            seconds += time.perf_counter() - started
+            if not 0 <= choice < len(expected):
+                raise ValueError(f"{self.policy!r} selected {choice!r}, must be from 0 to {len(expected) - 1}")
+            reward = float(expected[choice]) + value
+            started = time.perf_counter()
+            self.policy.update(contexts[choice], reward)
+            seconds += time.perf_counter() - started
+            regret += float(expected.max() - expected[choice])
+        return regret, seconds
+
+
+def simulate(
+    env: Environment,
+    policies: Mapping[str, Any],
+    *,
+    rounds: int,
+    runs: int = 1,
+    seed: Any = 0,
+    checkpoints: ArrayLike | None = None,
+    progress: bool | None = None,
+) -> Result:
+    """Play every policy for ``rounds`` rounds, ``runs`` times; see `sketchbandits.results.Result`.
+
+    ``checkpoints`` are the rounds at which regret is kept (default: 200, evenly spaced; the last round always).
+    ``progress``: a bar with the time left, by default where a terminal is there and it takes longer than a second.
+    The policies passed in are not changed; one that has learned already starts every run from what it knows.
+    """
+    rounds, runs = validate.whole("rounds", rounds), validate.whole("runs", runs)
+    points = _checkpoints(checkpoints, rounds)
+    players = {name: _player(env, name, policy) for name, policy in _named(policies).items()}
+    streams = validate.generator(seed).bit_generator.seed_seq.spawn(runs)  # type: ignore[attr-defined]
+    regret = {name: np.zeros((runs, points.size)) for name in players}
+    seconds = {name: np.zeros(runs) for name in players}
+    with _progress_bar(progress, rounds * runs * len(players)) as advance:
+        for run, stream in enumerate(streams):
+            noise_seed, context_seed, policy_seed = stream.spawn(3)
+            for name, player in players.items():
+                policy = _copy(policies[name], policy_seed)
+                playing = player(env, policy, np.random.default_rng(context_seed))
+                noise = np.random.default_rng(noise_seed)
+                for i, (curve, spent) in enumerate(_curve(env, playing, noise, points, advance, name, run)):
+                    regret[name][run, i] = curve
+                    seconds[name][run] = spent
+    warmup = {name: float(getattr(policy, "warmup_seconds", 0.0)) for name, policy in policies.items()}
+    return Result(points, regret, seconds, warmup, seed)
+
+
+def _curve(
+    env: Environment, playing: Any, noise: np.random.Generator, points: Ints, advance: Any, name: str, run: int
+) -> Iterator[tuple[float, float]]:
+    """Cumulative regret and play time at each checkpoint."""
+    played, total, seconds = 0, 0.0, 0.0
+    for point in points:
+        while played < point:
+            size = int(min(CHUNK, point - played))
+            regret, spent = playing.rounds(env.draw_noise(noise, size))
+            played, total, seconds = played + size, total + regret, seconds + spent
+            advance(size, f"{name}, run {run + 1}")
+        yield total, seconds
+
+
+def _checkpoints(checkpoints: ArrayLike | None, rounds: int) -> Ints:
+    if checkpoints is None:
+        return np.unique(np.linspace(0, rounds, min(N_CHECKPOINTS, rounds) + 1)[1:].round().astype(np.int64))
+    points = np.unique(np.append(np.asarray(checkpoints), rounds))
+    if points.dtype.kind not in "iu" or points[0] < 1 or points[-1] > rounds:
+        raise ValueError(f"checkpoints must be whole numbers from 1 to rounds = {rounds}, got {checkpoints!r}")
+    return points.astype(np.int64)
+
+
+def _named(policies: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(policies, Mapping) or not policies:
+        raise ValueError(f"policies must be a non-empty dictionary of name: policy, got {policies!r}")
+    for name, policy in policies.items():
+        if not callable(getattr(policy, "select", None)) or not callable(getattr(policy, "update", None)):
+            raise ValueError(f"policies[{name!r}] must have select and update, got {policy!r}")
+    return policies
+
+
+def _player(env: Environment, name: str, policy: Any) -> Any:
+    """How this policy plays in this environment."""
+    fixed = isinstance(policy, Policy)
+    if env.contextual:
+        if fixed:
+            raise ValueError(f"policies[{name!r}] must be contextual in this environment: use its .contextual(dim=…)")
+        if getattr(policy, "dim", env.dim) != env.dim:
+            raise ValueError(f"policies[{name!r}] must have dim = {env.dim}, got {policy.dim}")
+        return _Contextual
+    if getattr(policy, "contextual_arms", False):
+        raise ValueError(f"policies[{name!r}] must be built on arms in this environment, got a contextual policy")
+    if fixed and policy.n_arms != env.n_arms:
+        raise ValueError(f"policies[{name!r}] must have the environment's {env.n_arms} arms, got {policy.n_arms}")
+    return _FixedCompiled if fixed and policy.runs_compiled else _FixedPlain
+
+
+def _copy(policy: Any, seed: np.random.SeedSequence) -> Any:
+    """A copy for one run; one that draws at random gets the run's own stream."""
+    twin = policy.copy() if callable(getattr(policy, "copy", None)) else copy.deepcopy(policy)
+    if callable(getattr(twin, "reseed", None)):
+        twin.reseed(np.random.default_rng(seed))
+    return twin
+
+
+@contextmanager
+def _progress_bar(wanted: bool | None, total: int) -> Iterator[Any]:
+    """Yields ``advance(rounds, what)``; a bar appears after a second, unless it is not wanted."""
+    shown = sys.stderr.isatty() if wanted is None else wanted
+    started, bar, task, done = time.monotonic(), None, None, 0
+
+    def advance(size: int, what: str) -> None:
+        nonlocal bar, task, done
+        done += size
+        if shown and bar is None and time.monotonic() - started > 1.0:
+            from rich.console import Console  # only where a bar is shown: start-up stays short
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"))
+            times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+            bar = Progress(*columns, *times, console=Console(stderr=True), transient=True)
+            bar.start()
+            task = bar.add_task(what, total=total)
+        if bar is not None:
+            bar.update(task, completed=done, description=what)
+
+    try:
+        yield advance
+    finally:
+        if bar is not None:
+            bar.stop()
