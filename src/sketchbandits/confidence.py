@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from sketchbandits.compiled import kernel
 
-# A policy's radius travels through kernels as one small array with these entries.
-KIND, NOISE, THETA_NORM, ARM_NORM, RIDGE, LOG_SHARE, DIM, VALUE = range(8)
+# A policy's radius travels through kernels as one small array with these entries: RATE is L^2/ridge, BIAS is
+# sqrt(ridge) S, so that a round does not compute them again.
+KIND, NOISE, BIAS, RATE, RIDGE, LOG_SHARE, DIM, VALUE, THETA_NORM = range(9)
 CLOSED, LOGDET, FIXED = range(3)  # FIXED: VALUE is the radius, a constant or what a user's function last returned
 
 # How a Thompson draw is scaled: a free SCALE (NaN for the theory's), a HORIZON (0 for none), ln(1/delta).
@@ -20,22 +21,18 @@ SCALE, HORIZON, SAMPLING_SHARE = range(3)
 
 
 @kernel
-def closed_information(n: float, rank: float, arm_norm: float, ridge: float) -> float:
-    """``rank ln(1 + n L^2/(rank ridge)) >= ln det(V/ridge)`` for ``n`` vectors of norm at most ``L`` and that rank."""
-    return rank * np.log1p(n * arm_norm**2 / (rank * ridge)) if rank > 0 else 0.0
+def closed_information(n: float, rank: float, rate: float) -> float:
+    """``rank ln(1 + n L^2/(rank ridge)) >= ln det(V/ridge)`` for ``n`` vectors of norm at most L; ``rate`` is L^2/ridge."""
+    return rank * np.log(1.0 + n * rate / rank) if rank > 0 else 0.0
 
 
 @kernel
-def ellipsoid_radius(information: float, noise: float, theta_norm: float, ridge: float, log_share: float) -> float:
-    """``R sqrt(information + 2 ln(1/delta)) + sqrt(ridge) S``: exact statistics (OFUL, CS-LB)."""
-    return noise * np.sqrt(information + 2.0 * log_share) + np.sqrt(ridge) * theta_norm
+def ellipsoid_radius(information: float, noise: float, bias: float, log_share: float) -> float:
+    """``R sqrt(information + 2 ln(1/delta)) + sqrt(ridge) S``: exact statistics (OFUL, CS-LB); ``bias`` is the last term.
 
-
-@kernel
-def closed_radius(n: float, dim: float, noise: float, theta_norm: float, arm_norm: float, ridge: float, log_share: float) -> float:
-    """The radius in closed form; with ``n = t``, ``dim = l``, ``log_share = ln(N/(l delta))`` it is CS-LB's Eq. (2)."""
-    information = closed_information(n, dim, arm_norm, ridge)
-    return ellipsoid_radius(information, noise, theta_norm, ridge, log_share)
+    With ``closed_information(t, l, L^2/ridge)`` and ``log_share = ln(N/(l delta))`` it is CS-LB's Eq. (2).
+    """
+    return noise * np.sqrt(information + 2.0 * log_share) + bias
 
 
 @kernel
@@ -64,10 +61,8 @@ def radius_at(radius: NDArray[np.float64], n: float, logdet: float, log_share: f
     """The radius that a policy's ``radius`` array describes, after ``n`` samples with ``ln det(V/ridge) = logdet``."""
     if radius[KIND] == FIXED:
         return radius[VALUE]
-    noise, theta_norm, ridge = radius[NOISE], radius[THETA_NORM], radius[RIDGE]
-    if radius[KIND] == LOGDET:
-        return ellipsoid_radius(logdet, noise, theta_norm, ridge, log_share)
-    return closed_radius(n, radius[DIM], noise, theta_norm, radius[ARM_NORM], ridge, log_share)
+    information = logdet if radius[KIND] == LOGDET else closed_information(n, radius[DIM], radius[RATE])
+    return ellipsoid_radius(information, radius[NOISE], radius[BIAS], log_share)
 
 
 @kernel
@@ -87,5 +82,5 @@ def sampling_share(sampling: NDArray[np.float64], n: float) -> float:
 
 def theorem_bound(rounds: int, *, sketch_size: int, n_clusters: int, radius: float, arm_norm: float, ridge: float) -> float:
     """Theorem 1 of the CS-LB paper, ``2 beta_T sqrt(2 l K T ln(1 + T L^2/(ridge l)))`` for ``ridge >= max(1, L^2)``."""
-    information = closed_information(float(rounds), float(sketch_size), arm_norm, ridge)
+    information = closed_information(float(rounds), float(sketch_size), arm_norm**2 / ridge)
     return float(2.0 * radius * np.sqrt(2.0 * n_clusters * rounds * information))

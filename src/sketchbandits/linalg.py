@@ -21,7 +21,7 @@ Ints = NDArray[np.int64]
 
 TIE = 1e-9  # values this close, relatively, count as equal: correct implementations differ by an ulp
 MAX_STEP = 10.0  # a pull that multiplies det V by more is booked by a fresh whitening
-MAX_GROWTH = float(np.log(1e4))  # growth of ln det V after which the statistics are whitened afresh
+MAX_GROWTH = 1e4  # growth of det V after which the statistics are whitened afresh
 MAX_STEPS = 10_000  # likewise after this many pulls, so that rounding errors cannot pile up
 ROUNDING = 1e-13  # a residual below this share of its vector is rounding noise, not a direction
 
@@ -134,6 +134,35 @@ def ridge_step(A: Floats, W: Floats, mean: Floats, width2: Floats, u: Floats, g:
 
 
 @kernel
+def gram_step(G: Floats, start: int, mean: Floats, width2: Floats, first: int, n: int, j: int, reward: float) -> float:
+    """`ridge_step` for few arms: ``G = Z V^-1 Z'`` itself (n x n, from ``G[start]``) instead of coordinates.
+
+        g = G_j ;  D = 1 + g_j ;  G -= g g'/D ;  mean += g (reward - mean_j)/D ;  width2 = diag G
+
+    The arms' numbers stand from ``mean[first]`` on. Cost O(n^2): the cheaper form while n <= 2 r.
+    """
+    row = start + j * n
+    D = 1.0 + G[row + j]
+    if not 1.0 <= D <= MAX_STEP:
+        return D
+    scale = 1.0 / D
+    error = (reward - mean[first + j]) * scale
+    for i in range(n):
+        mean[first + i] += G[row + i] * error
+    for i in range(n):
+        if i != j:
+            s = G[row + i] * scale
+            here = start + i * n
+            for k in range(n):
+                G[here + k] -= s * G[row + k]
+            width2[first + i] = max(G[here + i], width2[first + i] * scale)
+    for k in range(n):
+        G[row + k] *= scale
+    width2[first + j] *= scale
+    return D
+
+
+@kernel
 def root_step(F: Floats, W: Floats, mean: Floats, width2: Floats, s: Floats, u: Floats, g: Floats, j: int, y: float) -> float:
     """`ridge_step` for a square root ``F`` of the inverse, ``A = F F'`` (Potter's form), which sampling needs.
 
@@ -227,6 +256,18 @@ def refit(W: Floats, sums: Floats, lost: Floats, mean: Floats, width2: Floats) -
         for i in range(n):
             mean[i] += W[k, i] * b
             width2[i] += W[k, i] ** 2
+
+
+@kernel
+def gram(W: Floats, G: Floats) -> None:
+    """``G = W'W``."""
+    r, n = W.shape
+    for i in range(n):
+        for j in range(i + 1):
+            total = 0.0
+            for k in range(r):
+                total += W[k, i] * W[k, j]
+            G[i, j] = G[j, i] = total
 
 
 @kernel

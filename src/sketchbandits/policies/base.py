@@ -10,6 +10,7 @@ with `register` and called by the names `absorb` and `choose` from any compiled 
 (`update`); others may read only while it does not.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -102,16 +103,21 @@ def check_shared(
 
 def radius_array(radius: Radius, shared: Shared, *, dim: int, log_share: float, value: float = 0.0) -> Floats:
     """A radius as kernels take it: a name (``"closed"``, ``"logdet"``) or, for a function, its value so far."""
-    kinds = {"closed": confidence.CLOSED, "logdet": confidence.LOGDET}
-    kind = kinds[radius] if isinstance(radius, str) else confidence.FIXED
-    return np.array(
-        [kind, shared.noise, shared.theta_norm, shared.arm_norm, shared.ridge, log_share, dim, value], dtype=np.float64
-    )
+    array = constant_radius(value, shared.ridge)
+    if isinstance(radius, str):
+        array[confidence.KIND] = {"closed": confidence.CLOSED, "logdet": confidence.LOGDET}[radius]
+    array[confidence.NOISE] = shared.noise
+    array[confidence.THETA_NORM] = shared.theta_norm
+    array[confidence.BIAS] = math.sqrt(shared.ridge) * shared.theta_norm
+    array[confidence.RATE] = shared.arm_norm**2 / shared.ridge
+    array[confidence.LOG_SHARE] = log_share
+    array[confidence.DIM] = dim
+    return array
 
 
 def constant_radius(value: float, ridge: float) -> Floats:
     """A radius that never changes."""
-    array = np.zeros(8)
+    array = np.zeros(9)
     array[confidence.KIND], array[confidence.RIDGE], array[confidence.VALUE] = confidence.FIXED, ridge, value
     return array
 

@@ -52,6 +52,7 @@ from sketchbandits.policies.cslb_sentinel import (
     CAP,
     CHANGED,
     CLUSTER,
+    GROWTH,
     LOGDET,
     ROUND,
     SAMPLES,
@@ -115,12 +116,14 @@ class CSLB(Policy):
         for cluster in range(self.partition.n_clusters):
             self.state.clock[CHANGED] = cluster
             self._refresh_radius()
-            set_sentinel(self.state, cluster)
+            state = self.state
+            set_sentinel(state.stats, state.shape, state.level, state.radius, state.work, cluster)
 
     def _refresh_radius(self) -> None:
         if self._radius_is_function:
-            state, c = self.state, self.state.clock[CHANGED]
-            state.level[c, BETA] = called_radius(self.settings["radius"], state.shape[c, SAMPLES], state.level[c, LOGDET])
+            level, c = self.state.level, self.state.clock[CHANGED]
+            logdet = float(level[c, LOGDET] + np.log(level[c, GROWTH]))
+            level[c, BETA] = called_radius(self.settings["radius"], self.state.shape[c, SAMPLES], logdet)
 
     def bounds(self) -> Floats:
         """The upper confidence bound of every arm: Eq. (2) with today's radius, or the capped bounds of its cluster."""

@@ -19,7 +19,7 @@ from sketchbandits.confidence import RIDGE
 from sketchbandits.linalg import MAX_STEPS, ROUNDING, Floats, Ints, assign, remove_projection
 from sketchbandits.partition import Partition
 from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, register
-from sketchbandits.policies.cslb_sentinel import ARM_AT, LOGDET, START, STEPS, Sentinels, book, choose
+from sketchbandits.policies.cslb_sentinel import ARM_AT, CHANGED, LOGDET, START, STEPS, Sentinels, book, choose
 
 
 class State(NamedTuple):
@@ -51,7 +51,7 @@ def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floa
         sigma=np.zeros((k, l)),
         basis=np.zeros((k, l, d)),
         target=np.zeros((k, d)),
-        work=np.zeros(sentinels.counts.size),
+        work=np.zeros(sentinels.counts.size + 1),
     )
 
 
@@ -119,7 +119,8 @@ def _evaluate(state: State, c: int) -> None:
 @kernel
 def absorb(state: State, arm: int, reward: float) -> None:
     """Book a reward into its cluster's sketch."""
-    slot, c = book(state, arm, reward)
+    slot = book(state.counts, state.place, state.stats, state.shape, state.clock, arm, reward)
+    c = state.clock[CHANGED]
     state.target[c] += reward * state.arms[slot]
     state.shape[c, STEPS] += 1
     if state.shape[c, STEPS] < MAX_STEPS:

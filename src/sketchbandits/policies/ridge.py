@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sketchbandits.compiled import kernel
-from sketchbandits.confidence import RIDGE, radius_value
+from sketchbandits.confidence import RIDGE, VALUE, radius_value
 from sketchbandits.linalg import (
     MAX_GROWTH,
     MAX_STEP,
@@ -55,6 +55,7 @@ def build(arms: Floats, radius: Floats, *, switching: float | None = None) -> Ri
     level = np.zeros(6)
     level[SWITCH] = 0.0 if switching is None else np.log1p(switching)
     level[SWITCHED_AT] = -np.inf
+    level[GROWTH] = 1.0
     return RidgeState(
         choice=np.zeros(1, np.int64),
         counts=np.zeros(n, np.int64),
@@ -83,7 +84,7 @@ def refit_all(state: Any) -> None:
     state.level[LOGDET] = whiten(state.coordinates, state.counts, state.radius[RIDGE], state.whitened)
     refit(state.whitened, stats[SUM], stats[LOST], stats[MEAN], stats[WIDTH2])
     identity(state.inverse)
-    state.level[GROWTH] = 0.0
+    state.level[GROWTH] = 1.0
     state.level[STEPS] = 0.0
 
 
@@ -92,9 +93,8 @@ def step_is_sound(level: Floats, D: float) -> bool:
     """Count a step that multiplied det V by ``D``; False where the statistics need a refit instead."""
     if not 1.0 <= D <= MAX_STEP:
         return False
-    growth = np.log(D)
-    level[LOGDET] += growth
-    level[GROWTH] += growth
+    level[LOGDET] += np.log(D)
+    level[GROWTH] *= D
     level[STEPS] += 1.0
     return level[GROWTH] <= MAX_GROWTH and level[STEPS] < MAX_STEPS
 
@@ -161,7 +161,7 @@ class RidgePolicy(Policy):
     def _refresh_radius(self) -> None:
         if self._radius_is_function:
             level = self.state.level
-            self.state.radius[-1] = called_radius(self.settings["radius"], level[SAMPLES], level[LOGDET])
+            self.state.radius[VALUE] = called_radius(self.settings["radius"], level[SAMPLES], level[LOGDET])
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

@@ -17,13 +17,13 @@ from numpy.typing import ArrayLike, NDArray
 from sketchbandits import validate
 from sketchbandits.compiled import kernel
 from sketchbandits.confidence import (
-    ARM_NORM,
     DIM,
     FIXED,
     KIND,
     LOG_SHARE,
     LOGDET,
     NOISE,
+    RATE,
     SCALE,
     THETA_NORM,
     VALUE,
@@ -123,7 +123,7 @@ def sketch_radius(state: SketchedState, log_share: float) -> float:
     if radius[KIND] == LOGDET:
         q = sketches.information(sketch)
     else:
-        q = closed_information(n, min(dim, sketch.size[ROWS]), radius[ARM_NORM], ridge)
+        q = closed_information(n, min(dim, sketch.size[ROWS]), radius[RATE])
     noise, theta_norm, level = radius[NOISE], radius[THETA_NORM], sketch.level
     if level[COMPENSATED] > 0.0:
         return compensated_radius(q, level[ALPHA], dim, noise, theta_norm, ridge, log_share)
