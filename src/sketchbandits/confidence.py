@@ -22,13 +22,13 @@ SCALE, HORIZON, SAMPLING_SHARE = range(3)
 
 @kernel
 def closed_information(n: float, rank: float, rate: float) -> float:
-    """``rank ln(1 + n L^2/(rank ridge)) >= ln det(V/ridge)`` for ``n`` vectors of norm at most L; ``rate`` is L^2/ridge."""
+    """``rank ln(1 + n L^2/(rank ridge)) >= ln det(V/ridge)`` for ``n`` vectors; ``rate`` is L^2/ridge."""
     return rank * np.log(1.0 + n * rate / rank) if rank > 0 else 0.0
 
 
 @kernel
 def ellipsoid_radius(information: float, noise: float, bias: float, log_share: float) -> float:
-    """``R sqrt(information + 2 ln(1/delta)) + sqrt(ridge) S``: exact statistics (OFUL, CS-LB); ``bias`` is the last term.
+    """``R sqrt(information + 2 ln(1/delta)) + sqrt(ridge) S``: exact statistics; ``bias`` is the last term.
 
     With ``closed_information(t, l, L^2/ridge)`` and ``log_share = ln(N/(l delta))`` it is CS-LB's Eq. (2).
     """
@@ -36,7 +36,9 @@ def ellipsoid_radius(information: float, noise: float, bias: float, log_share: f
 
 
 @kernel
-def sketched_radius(information: float, shrunk: float, dim: float, noise: float, theta_norm: float, ridge: float, log_share: float) -> float:
+def sketched_radius(
+    information: float, shrunk: float, dim: float, noise: float, theta_norm: float, ridge: float, log_share: float
+) -> float:
     """Frequent Directions has dropped mass ``rho = shrunk`` (Kuzborskij et al. 2019, with the measured ``rho``):
 
     ``R sqrt(q + 2 ln(1/delta) + d ln(1 + rho/ridge)) sqrt(1 + rho/ridge) + S sqrt(ridge) (1 + rho/ridge)``.
@@ -47,7 +49,9 @@ def sketched_radius(information: float, shrunk: float, dim: float, noise: float,
 
 
 @kernel
-def compensated_radius(information: float, alpha: float, dim: float, noise: float, theta_norm: float, ridge: float, log_share: float) -> float:
+def compensated_radius(
+    information: float, alpha: float, dim: float, noise: float, theta_norm: float, ridge: float, log_share: float
+) -> float:
     """The dropped mass is kept on the diagonal, ``V = S'S + alpha I`` (spectral compensation):
 
     ``R sqrt(q + 2 ln(1/delta) + d ln(alpha/ridge)) + S sqrt(alpha)``.
@@ -80,7 +84,9 @@ def sampling_share(sampling: NDArray[np.float64], n: float) -> float:
     return log_share + np.log((n + 1.0) * (n + 2.0))
 
 
-def theorem_bound(rounds: int, *, sketch_size: int, n_clusters: int, radius: float, arm_norm: float, ridge: float) -> float:
+def theorem_bound(
+    rounds: int, *, sketch_size: int, n_clusters: int, radius: float, arm_norm: float, ridge: float
+) -> float:
     """Theorem 1 of the CS-LB paper, ``2 beta_T sqrt(2 l K T ln(1 + T L^2/(ridge l)))`` for ``ridge >= max(1, L^2)``."""
     information = closed_information(float(rounds), float(sketch_size), arm_norm**2 / ridge)
     return float(2.0 * radius * np.sqrt(2.0 * n_clusters * rounds * information))

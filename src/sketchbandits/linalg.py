@@ -113,7 +113,9 @@ def downdate(A: Floats, u: Floats, scale: float) -> None:
 
 
 @kernel
-def ridge_step(A: Floats, W: Floats, mean: Floats, width2: Floats, u: Floats, g: Floats, j: int, reward: float) -> float:
+def ridge_step(
+    A: Floats, W: Floats, mean: Floats, width2: Floats, u: Floats, g: Floats, j: int, reward: float
+) -> float:
     """Book one pull of column ``j`` and return the factor ``D`` by which det V grows.
 
         u = A w_j ;  g = W'u ;  D = 1 + g_j
@@ -134,39 +136,40 @@ def ridge_step(A: Floats, W: Floats, mean: Floats, width2: Floats, u: Floats, g:
 
 
 @kernel
-def gram_step(G: Floats, start: int, mean: Floats, width2: Floats, first: int, n: int, j: int, reward: float) -> float:
+def gram_step(G: Floats, start: int, stats: Floats, first: int, n: int, j: int, reward: float, g: Floats) -> float:
     """`ridge_step` for few arms: ``G = Z V^-1 Z'`` itself (n x n, from ``G[start]``) instead of coordinates.
 
         g = G_j ;  D = 1 + g_j ;  G -= g g'/D ;  mean += g (reward - mean_j)/D ;  width2 = diag G
 
-    The arms' numbers stand from ``mean[first]`` on. Cost O(n^2): the cheaper form while n <= 2 r.
+    Rows 0 and 1 of ``stats`` hold means and squared widths, the arms' own from column ``first`` on. Cost O(n^2): the
+    cheaper form while n <= 2 r.
     """
     row = start + j * n
     D = 1.0 + G[row + j]
     if not 1.0 <= D <= MAX_STEP:
         return D
     scale = 1.0 / D
-    error = (reward - mean[first + j]) * scale
+    error = (reward - stats[0, first + j]) * scale
     for i in range(n):
-        mean[first + i] += G[row + i] * error
+        g[i] = G[row + i]
+        stats[0, first + i] += g[i] * error
+    here = start
     for i in range(n):
-        if i != j:
-            s = G[row + i] * scale
-            here = start + i * n
-            for k in range(n):
-                G[here + k] -= s * G[row + k]
-            width2[first + i] = max(G[here + i], width2[first + i] * scale)
-    for k in range(n):
-        G[row + k] *= scale
-    width2[first + j] *= scale
+        s = g[i] * scale
+        for k in range(n):
+            G[here + k] -= s * g[k]
+        stats[1, first + i] = max(G[here + i], stats[1, first + i] * scale)
+        here += n
     return D
 
 
 @kernel
-def root_step(F: Floats, W: Floats, mean: Floats, width2: Floats, s: Floats, u: Floats, g: Floats, j: int, y: float) -> float:
+def root_step(
+    F: Floats, W: Floats, mean: Floats, width2: Floats, s: Floats, u: Floats, g: Floats, j: int, y: float
+) -> float:
     """`ridge_step` for a square root ``F`` of the inverse, ``A = F F'`` (Potter's form), which sampling needs.
 
-        s = F'w_j ;  u = F s ;  g = W'u ;  D = 1 + g_j ;  F -= u s'/(D + sqrt D)
+    s = F'w_j ;  u = F s ;  g = W'u ;  D = 1 + g_j ;  F -= u s'/(D + sqrt D)
     """
     combine(W[:, j], F, s)
     matvec(F, s, u)

@@ -23,8 +23,8 @@ _STYLES = ("-", "--", ":", "-.")
 class Result:
     """Curves of all policies: every dictionary is keyed by the names given to `simulate`.
 
-    ``regret[name]`` has shape (runs, checkpoints): cumulative pseudo-regret after ``checkpoints`` rounds. ``seconds`` is
-    play time, one number a run, without compilation and warm-up; ``warmup_seconds`` is what building the policy took.
+    ``regret[name]`` has shape (runs, checkpoints): cumulative pseudo-regret after ``checkpoints`` rounds. ``seconds``
+    is play time, one number a run, without compilation and warm-up; ``warmup_seconds`` is what building took.
     """
 
     checkpoints: Ints

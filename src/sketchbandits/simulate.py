@@ -3,7 +3,8 @@
 `simulate` keeps the environment and plays *copies* of the policies, each for the same rounds against the same noise
 (a paired comparison): in round t of a run every policy meets the same noise value, and in a contextual environment the
 same contexts. Runs are independent streams spawned from one seed. The whole loop of a library policy on fixed arms runs
-inside one compiled kernel, `play`; any other object with ``select`` and ``update`` plays in the same rounds, uncompiled.
+inside one compiled kernel, `Policy.play`; any other object with ``select`` and ``update`` plays in the same rounds,
+uncompiled.
 """
 
 import copy
@@ -17,9 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
-from sketchbandits.compiled import kernel
 from sketchbandits.linalg import Floats, Ints
-from sketchbandits.policies.base import Policy, absorb, choose
+from sketchbandits.policies.base import Policy
 from sketchbandits.results import Result
 
 CHUNK = 16_384  # rounds between two looks at the clock and at Ctrl-C
@@ -37,28 +37,16 @@ class Environment(Protocol):
         """The next ``size`` values of a run's noise."""
 
 
-@kernel
-def play(state: Any, means: Floats, gaps: Floats, noise: Floats) -> float:
-    """Play ``noise.size`` rounds; returns their regret."""
-    regret = 0.0
-    for t in range(noise.size):
-        arm = state.choice[0]
-        regret += gaps[arm]
-        absorb(state, arm, means[arm] + noise[t])
-        choose(state)
-    return regret
-
-
 class _FixedCompiled:
     """A library policy on fixed arms: rounds are played inside the kernel."""
 
     def __init__(self, env: Any, policy: Any, contexts: np.random.Generator) -> None:
-        self.env, self.state = env, policy.state
-        play(self.state, env.means, env.gaps, np.zeros(0))  # compile, or load the compiled kernel, off the clock
+        self.env, self.policy = env, policy
+        policy.play(env.means, env.gaps, np.zeros(0))  # compile, or load the compiled kernel, off the clock
 
     def rounds(self, noise: Floats) -> tuple[float, float]:
         started = time.perf_counter()
-        regret = play(self.state, self.env.means, self.env.gaps, noise)
+        regret = self.policy.play(self.env.means, self.env.gaps, noise)
         return regret, time.perf_counter() - started
 
 

@@ -31,11 +31,15 @@ Radius = str | Callable[[int, float], float]
 MEAN, WIDTH2, SUM, LOST = range(4)
 
 _KERNELS: dict[type, tuple[Callable[..., None], Callable[..., None]]] = {}
+_LOOPS: dict[type, Callable[..., float]] = {}
 
 
-def register(state: type, *, absorb: Callable[..., None], choose: Callable[..., None]) -> None:
-    """Say which kernels serve a state type."""
+def register(
+    state: type, *, absorb: Callable[..., None], choose: Callable[..., None], play: Callable[..., float] | None = None
+) -> None:
+    """Say which kernels serve a state type; ``play`` replaces the general loop where handing over states costs time."""
     _KERNELS[state] = (absorb, choose)
+    _LOOPS[state] = play or general_play
 
 
 def absorb(state: Any, arm: int, reward: float) -> None:
@@ -63,6 +67,18 @@ def _choose_of_type(state):  # type: ignore[no-untyped-def]
         compiled = _KERNELS[state_type][1]
         return lambda state: compiled(state)
     return None
+
+
+@kernel
+def general_play(state: Any, means: Floats, gaps: Floats, noise: Floats) -> float:
+    """Play ``noise.size`` rounds: arm i pays ``means[i] + noise``, and its regret is ``gaps[i]``."""
+    regret = 0.0
+    for t in range(noise.size):
+        arm = state.choice[0]
+        regret += gaps[arm]
+        absorb(state, arm, means[arm] + noise[t])
+        choose(state)
+    return regret
 
 
 @kernel
@@ -191,6 +207,10 @@ class Policy:
     def counts(self) -> NDArray[np.int64]:
         """How many rewards were booked for each arm."""
         return cast(Ints, self.state.counts).copy()
+
+    def play(self, means: Floats, gaps: Floats, noise: Floats) -> float:
+        """Play ``noise.size`` rounds inside one compiled kernel, see `general_play`; returns their regret."""
+        return _LOOPS[type(self.state)](self.state, means, gaps, noise)
 
     @property
     def runs_compiled(self) -> bool:

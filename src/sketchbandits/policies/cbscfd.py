@@ -3,7 +3,8 @@
     V = S'S + alpha I ,  alpha = ridge + rho ;   argmax_i  x_i.V^-1 b + beta ||x_i||_{V^-1}
 
 **Radius** ``R sqrt(q + 2 ln(1/delta) + d ln(alpha/ridge)) + S sqrt(alpha)``; ``"closed"`` (default):
-``q = k ln(1 + n L^2/(k ridge))`` with k = min(d, rows held); ``"logdet"``: ``q = ln det(I + S S'/alpha)``; or a function.
+``q = k ln(1 + n L^2/(k ridge))`` with k = min(d, rows held); ``"logdet"``: ``q = ln det(I + S S'/alpha)``; or a
+function ``(n, logdet) -> beta``.
 **Cost** as `soful`: O(N l + l d) a round plus O(l^2 d + N l^2) every l rounds.
 **Guarantee** the ellipsoid covers theta* at every round with probability ``1 - delta``; regret can still be linear in T
 on heavy-tailed spectra, since alpha then grows with T.
@@ -43,7 +44,12 @@ class CBSCFD(SketchedPolicy):
         sketch_size = validate.whole("sketch_size", sketch_size)
         shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
         sketch = fixed_size_state(self.dim, sketch_size, shared.ridge, shrink, compensated=True)
-        self.settings = {"sketch_size": sketch_size, **shared._asdict(), "radius": check_radius(radius), "shrink": shrink}
+        self.settings = {
+            "sketch_size": sketch_size,
+            **shared._asdict(),
+            "radius": check_radius(radius),
+            "shrink": shrink,
+        }
         self._start(shared, radius, sketch, np.zeros(0), seed)
 
     @staticmethod

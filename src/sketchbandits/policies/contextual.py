@@ -1,8 +1,8 @@
 """Policies for a fresh arm set each round: ``select(contexts) -> int``, ``update(context, reward)``.
 
-The exact ones (OFUL, LinUCB, LinTS, CBRAP) keep the triangular system ``R theta = z`` with ``R'R = V``, updated by Givens
-rotations: backward stable for any ridge and scale, so it never needs a refit. O(d^2) an update, O(n d^2) to bound n
-contexts (O(n d + d^2) for a Thompson draw), O(d^2) memory.
+The exact ones (OFUL, LinUCB, LinTS, CBRAP) keep the triangular system ``R theta = z`` with ``R'R = V``, updated by
+Givens rotations: backward stable for any ridge and scale, so it never needs a refit. O(d^2) an update, O(n d^2) to
+bound n contexts (O(n d + d^2) for a Thompson draw), O(d^2) memory.
 """
 
 import math

@@ -44,11 +44,11 @@ from sketchbandits.policies.cslb_sentinel import (
 )
 
 
-class State(NamedTuple):
+class CoordinateState(NamedTuple):
     """`Sentinels`; per cluster its coordinates and whitened coordinates (rank x size) and its core.
 
-    The core of a cluster of at most 2 r arms is the Gram matrix ``Z V^-1 Z'`` (size x size), of a larger one the inverse
-    ``V^-1`` in whitened coordinates (rank x rank): whichever makes a round cheaper.
+    The core of a cluster of at most 2 r arms is the Gram matrix ``Z V^-1 Z'`` (size x size), of a larger one the
+    inverse ``V^-1`` in whitened coordinates (rank x rank): whichever makes a round cheaper.
     """
 
     choice: Ints
@@ -65,7 +65,7 @@ class State(NamedTuple):
     work: Floats
 
 
-def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floats) -> State:
+def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floats) -> CoordinateState:
     """The state before the first reward."""
     shape, order, ranks = sentinels.shape, sentinels.place[ARM_AT], partition.ranks
     sizes = np.diff(shape[:, START])
@@ -78,7 +78,7 @@ def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floa
         members = order[shape[c, START] : shape[c + 1, START]]
         block = partition.bases[rows[c] : rows[c + 1]] @ arms[members].T
         coordinates[shape[c, Z_START] : shape[c + 1, Z_START]] = block.ravel()
-    state = State(
+    state = CoordinateState(
         *sentinels,
         radius=radius,
         coordinates=coordinates,
@@ -91,14 +91,14 @@ def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floa
 
 
 @kernel
-def refit_clusters(state: State) -> None:
+def refit_clusters(state: CoordinateState) -> None:
     """All clusters' statistics from counts and sums."""
     for c in range(state.level.shape[0]):
         refit_cluster(state, c)
 
 
 @kernel
-def refit_cluster(state: State, c: int) -> None:
+def refit_cluster(state: CoordinateState, c: int) -> None:
     """Statistics of cluster ``c`` from its per-arm counts and sums alone, in freshly whitened coordinates."""
     first, n, r = state.shape[c, START], state.shape[c + 1, START] - state.shape[c, START], state.shape[c, RANK]
     if r == 0:
@@ -118,7 +118,7 @@ def refit_cluster(state: State, c: int) -> None:
 
 
 @kernel
-def step_many(state: State, c: int, slot: int, reward: float) -> float:
+def step_many(state: CoordinateState, c: int, slot: int, reward: float) -> float:
     """A pull in a cluster of many arms."""
     first, n, r = state.shape[c, START], state.shape[c + 1, START] - state.shape[c, START], state.shape[c, RANK]
     W = state.whitened[state.shape[c, Z_START] : state.shape[c + 1, Z_START]].reshape(r, n)
@@ -128,10 +128,10 @@ def step_many(state: State, c: int, slot: int, reward: float) -> float:
 
 
 @kernel
-def step_few(stats: Floats, shape: Ints, core: Floats, c: int, slot: int, reward: float) -> float:
+def step_few(stats: Floats, shape: Ints, core: Floats, work: Floats, c: int, slot: int, reward: float) -> float:
     """A pull in a cluster of few arms."""
     first, n = shape[c, START], shape[c + 1, START] - shape[c, START]
-    return gram_step(core, shape[c, A_START], stats[MEAN], stats[WIDTH2], first, n, slot - first, reward)
+    return gram_step(core, shape[c, A_START], stats, first, n, slot - first, reward, work)
 
 
 @kernel
@@ -145,12 +145,12 @@ def is_sound(shape: Ints, level: Floats, c: int, D: float) -> bool:
 
 
 @kernel
-def absorb(state: State, arm: int, reward: float) -> None:
+def absorb(state: CoordinateState, arm: int, reward: float) -> None:
     """Book a reward into its cluster."""
     slot = book(state.counts, state.place, state.stats, state.shape, state.clock, arm, reward)
     c = state.clock[CHANGED]
     if state.shape[c, FEW]:
-        D = step_few(state.stats, state.shape, state.core, c, slot, reward)
+        D = step_few(state.stats, state.shape, state.core, state.work, c, slot, reward)
     else:
         D = step_many(state, c, slot, reward)
     if not is_sound(state.shape, state.level, c, D):
@@ -158,8 +158,8 @@ def absorb(state: State, arm: int, reward: float) -> None:
 
 
 @kernel
-def play(state: State, means: Floats, gaps: Floats, noise: Floats) -> float:
-    """`simulate.play` with the state's arrays at hand: a round takes a fifth of the time."""
+def play(state: CoordinateState, means: Floats, gaps: Floats, noise: Floats) -> float:
+    """`base.general_play` with the state's arrays at hand, which takes a fifth of the time."""
     choice, counts, place, stats, shape = state.choice, state.counts, state.place, state.stats, state.shape
     level, clock, radius, core, work = state.level, state.clock, state.radius, state.core, state.work
     regret = 0.0
@@ -170,7 +170,7 @@ def play(state: State, means: Floats, gaps: Floats, noise: Floats) -> float:
         slot = book(counts, place, stats, shape, clock, arm, reward)
         c = clock[CHANGED]
         if shape[c, FEW]:
-            D = step_few(stats, shape, core, c, slot, reward)
+            D = step_few(stats, shape, core, work, c, slot, reward)
         else:
             D = step_many(state, c, slot, reward)
         if not is_sound(shape, level, c, D):
@@ -179,4 +179,6 @@ def play(state: State, means: Floats, gaps: Floats, noise: Floats) -> float:
     return regret
 
 
-register(State, absorb=absorb, choose=choose)
+register(CoordinateState, absorb=absorb, choose=choose, play=play)
+
+State = CoordinateState

@@ -99,7 +99,7 @@ def first_slot(stats: Floats, first: int, last: int, beta: float, values: Floats
 
 @kernel
 def first_capped_slot(stats: Floats, first: int, last: int, beta: float, values: Floats) -> int:
-    """The first slot of a range by (capped bound, uncapped bound, lowest index); uncapped bounds are left in ``values``."""
+    """The first slot of a range by (capped bound, uncapped bound, lowest index); ``values`` gets the uncapped."""
     top = -np.inf
     for i in range(first, last):
         values[i] = stats[MEAN, i] + beta * np.sqrt(stats[WIDTH2, i])

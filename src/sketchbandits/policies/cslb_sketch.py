@@ -5,12 +5,13 @@ Algorithm 1 is a truncated incremental SVD (nothing is subtracted): ``[S; x'] = 
 
     ||x||^2_{V^-1} = sum_i p_i^2/(sigma_i^2 + ridge) + ||x - V p||^2/ridge ,   theta = V (Sigma^2 + ridge I)^-1 V'b
 
-**Departures** The printed ``sqrt(Sigma)`` and ``(Sigma + ridge I)^-1`` hold only for squared singular values; the printed
-``(||x||^2 - (Sx)'H(Sx))/ridge`` cancels, the split form above does not. ``V^-1`` is never formed as a d x d matrix. Every
-10,000 updates a cluster's sketch is rebuilt from its per-arm counts, so that rounding errors cannot pile up.
+**Departures** The printed ``sqrt(Sigma)`` and ``(Sigma + ridge I)^-1`` hold only for squared singular values; the
+printed ``(||x||^2 - (Sx)'H(Sx))/ridge`` cancels, the split form above does not. ``V^-1`` is never formed as a d x d
+matrix. Every 10,000 updates a cluster's sketch is rebuilt from its per-arm counts, so that rounding errors cannot pile
+up.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, register
 from sketchbandits.policies.cslb_sentinel import ARM_AT, CHANGED, LOGDET, START, STEPS, Sentinels, book, choose
 
 
-class State(NamedTuple):
+class LiteralState(NamedTuple):
     """`Sentinels`, and per cluster the sketch ``S = diag(sigma) basis`` and ``b = sum y x``."""
 
     choice: Ints
@@ -40,11 +41,11 @@ class State(NamedTuple):
     work: Floats
 
 
-def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floats) -> State:
+def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floats) -> LiteralState:
     """The state before the first reward."""
     k, d = partition.n_clusters, arms.shape[1]
     l = min(partition.sketch_size, d)
-    return State(
+    return LiteralState(
         *sentinels,
         radius=radius,
         arms=arms[sentinels.place[ARM_AT]],
@@ -56,7 +57,7 @@ def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floa
 
 
 @kernel
-def _decompose(state: State, c: int, rows: Floats) -> None:
+def _decompose(state: LiteralState, c: int, rows: Floats) -> None:
     """The sketch of cluster ``c`` becomes that of ``rows``."""
     l = state.sigma.shape[1]
     _, sigma, basis = np.linalg.svd(rows, False)
@@ -70,7 +71,7 @@ def _decompose(state: State, c: int, rows: Floats) -> None:
 
 
 @kernel
-def _insert(state: State, c: int, x: Floats) -> None:
+def _insert(state: LiteralState, c: int, x: Floats) -> None:
     """Algorithm 1."""
     l, d = state.sigma.shape[1], x.size
     rows = np.empty((l + 1, d))
@@ -81,7 +82,7 @@ def _insert(state: State, c: int, x: Floats) -> None:
 
 
 @kernel
-def _rebuild(state: State, c: int) -> None:
+def _rebuild(state: LiteralState, c: int) -> None:
     """The sketch of cluster ``c`` from its arms' counts, and ``b`` from their sums."""
     first, last = state.shape[c, START], state.shape[c + 1, START]
     l, d = state.sigma.shape[1], state.arms.shape[1]
@@ -95,7 +96,7 @@ def _rebuild(state: State, c: int) -> None:
 
 
 @kernel
-def _evaluate(state: State, c: int) -> None:
+def _evaluate(state: LiteralState, c: int) -> None:
     """Means and squared widths of the cluster's arms."""
     ridge, l, d = state.radius[RIDGE], state.sigma.shape[1], state.arms.shape[1]
     basis = state.basis[c]
@@ -117,7 +118,7 @@ def _evaluate(state: State, c: int) -> None:
 
 
 @kernel
-def absorb(state: State, arm: int, reward: float) -> None:
+def absorb(state: LiteralState, arm: int, reward: float) -> None:
     """Book a reward into its cluster's sketch."""
     slot = book(state.counts, state.place, state.stats, state.shape, state.clock, arm, reward)
     c = state.clock[CHANGED]
@@ -130,4 +131,6 @@ def absorb(state: State, arm: int, reward: float) -> None:
     _evaluate(state, c)
 
 
-register(State, absorb=absorb, choose=choose)
+register(LiteralState, absorb=absorb, choose=choose)
+
+State = LiteralState

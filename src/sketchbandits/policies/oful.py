@@ -3,7 +3,8 @@
     argmax_i  x_i.theta_hat + beta ||x_i||_{V^-1}
 
 **Radius** ``"closed"`` (default): ``R sqrt(d ln(1 + n L^2/(ridge d)) + 2 ln(1/delta)) + sqrt(ridge) S`` with n rewards
-booked; ``"logdet"``: ``R sqrt(ln det(V/ridge) + 2 ln(1/delta)) + sqrt(ridge) S``; or a function ``(n, logdet) -> beta``.
+booked; ``"logdet"``: ``R sqrt(ln det(V/ridge) + 2 ln(1/delta)) + sqrt(ridge) S``; or a function
+``(n, logdet) -> beta``.
 **Switching** ``switching=C`` recomputes the choice only when det V has grown by a factor 1 + C (rarely switching OFUL):
 O(d^2) a round, an O((N + d) d^2) refit at each of the O(d ln T / ln(1 + C)) switches, regret at most sqrt(1 + C) times
 the bound.
@@ -26,7 +27,7 @@ from sketchbandits.policies.ridge import RidgePolicy
 
 
 class OFUL(RidgePolicy):
-    """OFUL on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random: ``seed`` has no effect."""
+    """OFUL on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class OFUL(RidgePolicy):
         radius: Radius = "closed",
         seed: Any = None,
     ) -> ContextualRidge:
-        """OFUL for contexts of dimension ``dim`` that arrive each round: ``select(contexts)``, ``update(context, y)``."""
+        """OFUL for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
         validate.generator(seed)
         shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, None)
         return ContextualRidge(dim=dim, shared=shared, radius=check_radius(radius), name="OFUL")

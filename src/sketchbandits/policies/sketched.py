@@ -2,17 +2,17 @@
 
     V = S'S + alpha I from the sketch ,  b = sum y x exactly ,  theta_hat = V^-1 b
 
-For fixed arms the coordinates ``P = Q X'`` of all arms in the sketch's basis are kept (the counterpart of ``S X'``), and
-between two decompositions every arm's mean and squared width follow by one rank-one step in O(N k). A row in a new
-direction costs O(N k + k d) where the arms' Gram matrix is kept (N <= 2048), else O(N d). At a decomposition P is turned,
-O(N k l); every 64th time, and whenever cancellation could show, it is computed afresh from the arms.
+For fixed arms the coordinates ``P = Q X'`` of all arms in the sketch's basis are kept (the counterpart of ``S X'``),
+and between two decompositions every arm's mean and squared width follow by one rank-one step in O(N k). A row in a new
+direction costs O(N k + k d) where the arms' Gram matrix is kept (N <= 2048), else O(N d). At a decomposition P is
+turned, O(N k l); every 64th time, and whenever cancellation could show, it is computed afresh from the arms.
 """
 
 import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sketchbandits import validate
 from sketchbandits.compiled import kernel
@@ -55,8 +55,6 @@ from sketchbandits.policies.base import (
     Radius,
     Shared,
     called_radius,
-    check_radius,
-    check_shared,
     radius_array,
     register,
 )
@@ -89,7 +87,9 @@ class SketchedState(NamedTuple):
     work: Floats
 
 
-def build(arms: Floats, sketch: SketchState, radius: Floats, sampling: Floats, key: NDArray[np.uint64]) -> SketchedState:
+def build(
+    arms: Floats, sketch: SketchState, radius: Floats, sampling: Floats, key: NDArray[np.uint64]
+) -> SketchedState:
     """The state before the first reward; ``arms`` may have no rows."""
     n, d = arms.shape
     stats = np.zeros((5, n))
@@ -220,7 +220,11 @@ def absorb(state: SketchedState, arm: int, reward: float) -> None:
     if state.stats[NORM2, arm] == 0.0:
         return
     room = sketch.basis.shape[0]
-    p, u, g = state.work[d : d + room], state.work[d + room : d + 2 * room], state.work[d + 2 * room :][: state.counts.size]
+    p, u, g = (
+        state.work[d : d + room],
+        state.work[d + room : d + 2 * room],
+        state.work[d + 2 * room :][: state.counts.size],
+    )
     sketches.open_block(sketch, x)
     share = sketches.extend(sketch, x, p)
     if share > 0.0:

@@ -1,7 +1,7 @@
 """What every matrix sketch shares: rows, a basis of their span, and the inverse in that basis.
 
-A sketch stands for ``V = S'S + alpha I`` with few rows ``S``. Beside ``S`` it keeps an orthonormal basis ``Q`` of its row
-space (rank k) and ``A = (Q V Q')^-1``, so that nothing d x d is ever formed:
+A sketch stands for ``V = S'S + alpha I`` with few rows ``S``. Beside ``S`` it keeps an orthonormal basis ``Q`` of its
+row space (rank k) and ``A = (Q V Q')^-1``, so that nothing d x d is ever formed:
 
     ||x||^2_{V^-1} = p'A p + ||x - Q'p||^2/alpha ,   p = Q x
 
@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from sketchbandits import validate
 from sketchbandits.compiled import kernel
-from sketchbandits.linalg import MAX_STEP, ROUNDING, Floats, Ints, assign, combine, remove_projection
+from sketchbandits.linalg import MAX_STEP, ROUNDING, Floats, Ints, assign, remove_projection
 
 ROWS, CLOSED, RANK, KEEP, CAPACITY, BLOCK_RANK = range(6)  # entries of ``size``
 RIDGE, ALPHA, SHRUNK, LOGDET, COMPENSATED, BLOCK_LIMIT, BLOCK_MASS = range(7)  # entries of ``level``
@@ -42,7 +42,7 @@ class SketchState(NamedTuple):
 
 
 def new_state(dim: int, *, keep: int, capacity: int, total: int, ridge: float, compensated: bool) -> SketchState:
-    """An empty sketch with room for ``total`` rows; the open part is shrunk to ``keep`` rows when it holds ``capacity``."""
+    """An empty sketch with room for ``total`` rows; open rows are shrunk to ``keep`` when they are ``capacity``."""
     rank = min(total, dim)
     return SketchState(
         rows=np.zeros((total, dim)),
@@ -335,4 +335,3 @@ def dyadic_state(dim: int, sketch_size: int, ridge: float, error: float, *, comp
 def block_count(state: SketchState, sketch_size: int) -> int:
     """How many dyadic blocks have been opened."""
     return int(math.log2(state.size[KEEP] // sketch_size)) + 1
-
