@@ -146,6 +146,7 @@ class CSLB(Ridge):
         self.b = np.zeros((self.K, self.d))
         self.sentinels = np.full(self.K, np.inf)
         self.uncapped = np.full(self.K, np.inf)  # of each cluster's chosen arm
+        self.inverses = [np.eye(self.d) / self.lam for _ in range(self.K)]
         if radius != "paper":
             for c in range(self.K):
                 self.refresh(c)
@@ -155,6 +156,7 @@ class CSLB(Ridge):
         self.n += 1
         self.gram[c] += np.outer(x, x)
         self.b[c] += reward * x
+        self.inverses[c] = np.linalg.inv(self.cluster_V(c))
         self.refresh(c)
 
     def select(self) -> int:
@@ -179,13 +181,13 @@ class CSLB(Ridge):
         return self.lam * np.eye(self.d) + self.gram[c]
 
     def cluster_theta(self, c):
-        return np.linalg.solve(self.cluster_V(c), self.b[c])
+        return self.inverses[c] @ self.b[c]
 
     def cluster_means(self, c):
         return self.arms[self.members[c]] @ self.cluster_theta(c)
 
     def cluster_widths(self, c):
-        return norms_under(self.arms[self.members[c]], np.linalg.inv(self.cluster_V(c)))
+        return norms_under(self.arms[self.members[c]], self.inverses[c])
 
     def cluster_radius(self, c):
         if self.radius == "paper":

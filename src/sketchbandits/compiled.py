@@ -31,6 +31,6 @@ def kernel(function: Function) -> Function:
     dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     # Not a public attribute of Numba: where a future release renames it, the cache falls back to per-file stamps.
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
-    if hasattr(cache_file, "_source_stamp"):
+    if cache_file is not None and hasattr(cache_file, "_source_stamp"):
         cache_file._source_stamp = _STAMP
     return cast(Function, dispatcher)

@@ -11,8 +11,7 @@ import copy
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -92,6 +91,41 @@ class _Contextual:
         return regret, seconds
 
 
+class _Progress:
+    """A bar with the time left on the terminal, from the first second on, unless it is not wanted."""
+
+    def __init__(self, wanted: bool | None, total: int) -> None:
+        self.wanted = sys.stderr.isatty() if wanted is None else wanted
+        self.total, self.done, self.started = total, 0, time.monotonic()
+        self.bar: Any = None
+
+    def advance(self, rounds: int, what: str) -> None:
+        """So many more rounds are played; ``what`` is playing."""
+        self.done += rounds
+        if self.wanted and self.bar is None and time.monotonic() - self.started > 1.0:
+            self.bar = self._open()
+            self.bar.start()
+            self.task = self.bar.add_task(what, total=self.total)
+        if self.bar is not None:
+            self.bar.update(self.task, completed=self.done, description=what)
+
+    @staticmethod
+    def _open() -> Any:
+        from rich.console import Console  # only where a bar is shown: start-up stays short
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"))
+        times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+        return Progress(*columns, *times, console=Console(stderr=True), transient=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
 def simulate(
     env: Environment,
     policies: Mapping[str, Any],
@@ -111,17 +145,17 @@ def simulate(
     rounds, runs = validate.whole("rounds", rounds), validate.whole("runs", runs)
     points = _checkpoints(checkpoints, rounds)
     players = {name: _player(env, name, policy) for name, policy in _named(policies).items()}
-    streams = validate.generator(seed).bit_generator.seed_seq.spawn(runs)  # type: ignore[attr-defined]
+    streams = _streams(seed, runs)
     regret = {name: np.zeros((runs, points.size)) for name in players}
     seconds = {name: np.zeros(runs) for name in players}
-    with _progress_bar(progress, rounds * runs * len(players)) as advance:
+    with _Progress(progress, rounds * runs * len(players)) as bar:
         for run, stream in enumerate(streams):
             noise_seed, context_seed, policy_seed = stream.spawn(3)
             for name, player in players.items():
                 policy = _copy(policies[name], policy_seed)
                 playing = player(env, policy, np.random.default_rng(context_seed))
                 noise = np.random.default_rng(noise_seed)
-                for i, (curve, spent) in enumerate(_curve(env, playing, noise, points, advance, name, run)):
+                for i, (curve, spent) in enumerate(_curve(env, playing, noise, points, bar, f"{name}, run {run + 1}")):
                     regret[name][run, i] = curve
                     seconds[name][run] = spent
     warmup = {name: float(getattr(policy, "warmup_seconds", 0.0)) for name, policy in policies.items()}
@@ -129,7 +163,7 @@ def simulate(
 
 
 def _curve(
-    env: Environment, playing: Any, noise: np.random.Generator, points: Ints, advance: Any, name: str, run: int
+    env: Environment, playing: Any, noise: np.random.Generator, points: Ints, bar: _Progress, what: str
 ) -> Iterator[tuple[float, float]]:
     """Cumulative regret and play time at each checkpoint."""
     played, total, seconds = 0, 0.0, 0.0
@@ -138,8 +172,17 @@ def _curve(
             size = int(min(CHUNK, point - played))
             regret, spent = playing.rounds(env.draw_noise(noise, size))
             played, total, seconds = played + size, total + regret, seconds + spent
-            advance(size, f"{name}, run {run + 1}")
+            bar.advance(size, what)
         yield total, seconds
+
+
+def _streams(seed: Any, runs: int) -> list[np.random.SeedSequence]:
+    """One independent stream a run; the same for the same seed, also when a ``SeedSequence`` is handed in twice."""
+    sequence = validate.generator(seed).bit_generator.seed_seq
+    assert isinstance(sequence, np.random.SeedSequence)
+    if not isinstance(seed, np.random.Generator):
+        sequence = np.random.SeedSequence(sequence.entropy, spawn_key=sequence.spawn_key)
+    return sequence.spawn(runs)
 
 
 def _checkpoints(checkpoints: ArrayLike | None, rounds: int) -> Ints:
@@ -182,31 +225,3 @@ def _copy(policy: Any, seed: np.random.SeedSequence) -> Any:
     if callable(getattr(twin, "reseed", None)):
         twin.reseed(np.random.default_rng(seed))
     return twin
-
-
-@contextmanager
-def _progress_bar(wanted: bool | None, total: int) -> Iterator[Any]:
-    """Yields ``advance(rounds, what)``; a bar appears after a second, unless it is not wanted."""
-    shown = sys.stderr.isatty() if wanted is None else wanted
-    started, bar, task, done = time.monotonic(), None, None, 0
-
-    def advance(size: int, what: str) -> None:
-        nonlocal bar, task, done
-        done += size
-        if shown and bar is None and time.monotonic() - started > 1.0:
-            from rich.console import Console  # only where a bar is shown: start-up stays short
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"))
-            times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-            bar = Progress(*columns, *times, console=Console(stderr=True), transient=True)
-            bar.start()
-            task = bar.add_task(what, total=total)
-        if bar is not None:
-            bar.update(task, completed=done, description=what)
-
-    try:
-        yield advance
-    finally:
-        if bar is not None:
-            bar.stop()

@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-import scipy  # type: ignore[import-untyped]
+import scipy
 from numpy.typing import NDArray
 
 from sketchbandits import validate

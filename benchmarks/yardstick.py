@@ -1,0 +1,145 @@
+"""What the library is measured against: a careful incremental NumPy OFUL, and UCB1 as printed in the same loop."""
+
+import math
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sketchbandits import UCB1
+from sketchbandits.linalg import add_exactly, tied_argmax
+from sketchbandits.policies.base import general_play, register
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class NumpyOFUL:
+    """OFUL on fixed arms, written as well as plain NumPy allows: O(d^2 + N d) a round, nothing allocated but views.
+
+        u = V^-1 x_j ;  g = X u ;  D = 1 + g_j
+        V^-1 -= u u'/D ;  mean += g (y - mean_j)/D ;  width2 -= g^2/D
+
+    Means and squared widths of all arms follow each reward, so that a round has two matrix-vector products and one
+    rank-one step, all into buffers. The forms are the fastest of those tried: the method ``a.dot(x, out)`` skips the
+    dispatch of the function ``np.dot``, and a column times a row through BLAS beats ``np.multiply.outer``.
+    """
+
+    def __init__(
+        self,
+        arms: ArrayLike,
+        *,
+        ridge: float = 1.0,
+        noise: float = 1.0,
+        theta_norm: float = 1.0,
+        delta: float = 0.01,
+    ) -> None:
+        self.arms = np.array(arms, dtype=np.float64, order="C")
+        n, d = self.arms.shape
+        norms2 = (self.arms**2).sum(axis=1)
+        self.inverse = np.eye(d) / ridge
+        self.means = np.zeros(n)
+        self.width2 = norms2 / ridge
+        self.rewards = 0
+        self.dim, self.noise, self.rate = d, noise, float(norms2.max()) / (ridge * d)
+        self.share, self.bias = 2.0 * math.log(1.0 / delta), math.sqrt(ridge) * theta_norm
+        self._u, self._row, self._outer = np.empty(d), np.empty((1, d)), np.empty((d, d))
+        self._g, self._values = np.empty(n), np.empty(n)
+        self._column = self._u.reshape(d, 1)  # the same numbers as a matrix, for the outer product
+
+    def select(self) -> int:
+        """The arm with the largest upper confidence bound, closed radius."""
+        information = self.dim * math.log1p(self.rewards * self.rate)
+        beta = self.noise * math.sqrt(information + self.share) + self.bias
+        values = np.sqrt(self.width2, self._values)
+        values *= beta
+        values += self.means
+        return int(values.argmax())
+
+    def update(self, arm: int, reward: float) -> None:
+        """Book a reward by one Sherman-Morrison step."""
+        g, row, outer = self._g, self._row, self._outer
+        self.inverse.dot(self.arms[arm], self._u)
+        self.arms.dot(self._u, g)
+        scale = 1.0 / (1.0 + float(g[arm]))
+        np.multiply(self._u, scale, row[0])
+        np.dot(self._column, row, outer)
+        self.inverse -= outer
+        self.means += np.multiply(g, (reward - float(self.means[arm])) * scale, self._values)
+        g *= g
+        g *= scale
+        self.width2 -= g
+        self.rewards += 1
+
+
+class TextbookState(NamedTuple):
+    """As the library's UCB1, with counts in place of their inverse roots."""
+
+    choice: Ints
+    counts: Ints
+    stats: Floats  # per arm: mean, sum, and what the sum has lost to rounding
+    clock: Ints  # 1 + rewards booked
+    factor: Floats  # R^2 c
+    work: Floats
+
+
+# Not the library's own decorator, which caches on disk beside the library: Numba would then need this module, which is
+# on no path, to read its cache again. Compiling afresh takes about a second.
+_kernel = numba.njit(nogil=True, error_model="numpy")
+
+
+@_kernel
+def absorb(state: TextbookState, arm: int, reward: float) -> None:
+    """Book a reward into the arm's mean."""
+    stats = state.stats
+    state.clock[0] += 1
+    state.counts[arm] += 1
+    add_exactly(stats[1], stats[2], arm, reward)
+    stats[0, arm] = (stats[1, arm] + stats[2, arm]) / state.counts[arm]
+
+
+@_kernel
+def choose(state: TextbookState) -> None:
+    """``argmax_i mean_i + sqrt(c ln t / n_i)``: one division and one root an arm."""
+    mean, counts, values = state.stats[0], state.counts, state.work
+    scale = state.factor[0] * np.log(max(state.clock[0], 2))
+    for i in range(values.size):
+        values[i] = mean[i] + np.sqrt(scale / counts[i])  # 1/0 is +inf: an arm without rewards comes first
+    state.choice[0] = tied_argmax(values)
+
+
+# The library's own loop, compiled here for the reason above; with the compiler off it is a plain function already.
+_play = _kernel(getattr(general_play, "py_func", general_play))
+
+register(TextbookState, absorb=absorb, choose=choose, play=_play)
+
+
+class TextbookUCB1(UCB1):
+    """UCB1 with its bound evaluated as printed; the library's keeps ``1/sqrt(n_i)``, which is faster."""
+
+    def __init__(self, arms: ArrayLike, *, noise: float = 1.0, exploration: float = 2.0) -> None:
+        super().__init__(arms, noise=noise, exploration=exploration)
+        n = self.n_arms
+        self.state = TextbookState(
+            choice=np.zeros(1, np.int64),
+            counts=np.zeros(n, np.int64),
+            stats=np.zeros((3, n)),
+            clock=np.ones(1, np.int64),
+            factor=np.array([noise**2 * exploration]),
+            work=np.zeros(n),
+        )
+        choose(self.state)
+
+    def update(self, arm: int, reward: float) -> None:
+        """Book a reward and choose the next arm."""
+        absorb(self.state, arm, reward)
+        choose(self.state)
+
+    def bounds(self) -> Floats:
+        """``mean + sqrt(c ln t / n)``, as `choose` left them."""
+        return self.state.work.copy()
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        return TextbookState
