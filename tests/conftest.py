@@ -2,7 +2,11 @@
 
 import os
 
-import pytest
+# Before NumPy loads: the matrices here are small, and a second thread only waits for the first.
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+import pytest  # noqa: E402
 
 JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 

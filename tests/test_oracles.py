@@ -1,4 +1,4 @@
-"""Fast policies against their slow, obvious twins in `naive.py`: same arms, same bounds, `ridge != 1`, `N != d != l`."""
+"""Fast policies against their slow, obvious twins in `naive.py`: same arms, same bounds, `ridge != 1`, `N != d`."""
 
 import naive
 import numpy as np
@@ -98,7 +98,7 @@ def test_same_choices_and_bounds_as_the_twin(name, arms):
 @pytest.mark.parametrize("normalize", ["max", "unit"])
 @pytest.mark.parametrize("dataset", PAPER)
 def test_cslb_and_its_twins_choose_the_same_arm_in_every_round(dataset, normalize):
-    n, d, l, group = PAPER[dataset]
+    l = PAPER[dataset][2]
     seed = 10 * dataset + (normalize == "unit")
     env = paper_environment(dataset, normalize, seed)
     noise = env.draw_noise(np.random.default_rng(seed), rounds(20_000, 150))
@@ -232,7 +232,6 @@ def test_lints_scale_and_bounds_follow_the_twin():
         for arm, count, total in zip(range(N), fast.counts, fast.state.stats[2] + fast.state.stats[3], strict=True):
             for _ in range(count):
                 free.update(arm, total / count)
-        assert np.allclose(free.bounds() - free.bounds().min(), free.bounds() - free.bounds().min())
         assert free.select() == fast.select()
 
 

@@ -136,12 +136,14 @@ def _progress() -> Iterator[Watch]:
     columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.percentage:.0f}%"))
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
     with Progress(*columns, *times, console=Console(stderr=True), transient=True, expand=True) as bar:
-        task = bar.add_task("", total=1.0)
+        task = bar.add_task("starting", total=1.0)
 
         def watch(stage: str, what: str, share: float) -> None:
+            description = f"{stage}: {what}"
             if share == 0.0:
-                bar.reset(task)  # every stage has its own clock
-            bar.update(task, completed=share, description=f"{stage}: {what}")
+                bar.reset(task, description=description)  # every stage has its own clock
+            else:
+                bar.update(task, completed=share, description=description)
 
         yield watch
 

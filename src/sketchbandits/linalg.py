@@ -217,25 +217,21 @@ def spread(mean: Floats, width2: Floats, g: Floats, error: float, scale: float) 
 
 
 @kernel
-def whiten(Z: Floats, counts: Ints, ridge: float, W: Floats) -> float:
+def whiten(Z: Floats, counts: Ints, sums: Floats, lost: Floats, ridge: float, W: Floats, theta: Floats) -> float:
     """Fill ``W`` with the columns of ``Z`` in coordinates where V is the identity; return ``ln det(V/ridge)``.
 
-    The singular values of the pulled rows ``sqrt(n_i) z_i'`` and the ridge are added *after* the decomposition, so
-    a tiny ridge is not lost beside large data. Cost O((n + r) r^2).
+    ``theta`` receives the ridge estimate in those coordinates, for per-arm reward sums ``sums + lost``. Both come from
+    one SVD ``U Sigma B`` of the pulled rows ``sqrt(n_i) z_i'``; the ridge is added *after* it, so a tiny one is not lost
+    beside large data, and the rewards meet ``U`` and not ``sum y z``, which would spoil the estimate in directions that
+    were never pulled. Cost O((n + r) r^2).
     """
-    r, n = Z.shape
-    pulled = 0
-    for i in range(n):
-        if counts[i] > 0:
-            pulled += 1
-    rows = np.zeros((max(pulled, r), r))  # at least r rows, so that the right factor is a whole basis
-    k = 0
-    for i in range(n):
-        if counts[i] > 0:
-            for a in range(r):
-                rows[k, a] = np.sqrt(counts[i]) * Z[a, i]
-            k += 1
-    _, sigma, basis = np.linalg.svd(rows, False)
+    r = Z.shape[0]
+    pulled = np.flatnonzero(counts)
+    rows = np.zeros((max(pulled.size, r), r))  # at least r rows, so that the right factor is a whole basis
+    for k in range(pulled.size):
+        for a in range(r):
+            rows[k, a] = np.sqrt(counts[pulled[k]]) * Z[a, pulled[k]]
+    U, sigma, basis = np.linalg.svd(rows, False)
     logdet = 0.0
     for k in range(r):
         weight = 1.0 / np.sqrt(sigma[k] ** 2 + ridge)
@@ -243,21 +239,22 @@ def whiten(Z: Floats, counts: Ints, ridge: float, W: Floats) -> float:
         for a in range(r):
             basis[k, a] *= weight
         combine(basis[k], Z, W[k])
+        theta[k] = 0.0
+        if sigma[k] > ROUNDING * sigma[0]:
+            for i in range(pulled.size):
+                j = pulled[i]
+                theta[k] += U[i, k] * (sums[j] + lost[j]) / np.sqrt(counts[j]) * (sigma[k] * weight)
     return logdet
 
 
 @kernel
-def refit(W: Floats, sums: Floats, lost: Floats, mean: Floats, width2: Floats) -> None:
-    """Means and squared widths of every arm from whitened coordinates and per-arm reward sums. Cost O(n r)."""
-    r, n = W.shape
-    mean[:] = 0.0
-    width2[:] = 0.0
-    for k in range(r):
-        b = 0.0
-        for i in range(n):
-            b += W[k, i] * (sums[i] + lost[i])
-        for i in range(n):
-            mean[i] += W[k, i] * b
+def evaluate(W: Floats, theta: Floats, mean: Floats, width2: Floats) -> None:
+    """Means and squared widths of every arm from whitened coordinates and estimate. Cost O(n r)."""
+    combine(theta, W, mean)
+    for i in range(width2.size):
+        width2[i] = 0.0
+    for k in range(W.shape[0]):
+        for i in range(width2.size):
             width2[i] += W[k, i] ** 2
 
 

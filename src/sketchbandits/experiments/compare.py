@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COMPILING, PLAYING = "compiling kernels, once", "playing"
-REHEARSAL = 256  # rounds: enough to time a policy, over in milliseconds
+REHEARSAL = 2048  # rounds: fewer say little of a sketch that still grows
 LONGEST, MOST_RUNS = 10**9, 10**4
 
 # Called before each step with the stage, what is up next and the share of the stage that is done.
@@ -192,7 +192,8 @@ class Comparison:
         curves.set(xlabel="round", ylabel="cumulative regret", xlim=(0, self.plan.rounds), ylim=(0, None))
         curves.xaxis.set_major_formatter("{x:,.0f}")
         curves.yaxis.set_major_formatter("{x:,.0f}")
-        ends.set(xlabel="95 % band\nat the end", xticks=[], xlim=(-1, len(standings)))
+        band = "\n95 % band" if self.plan.runs > 1 else ""
+        ends.set(xlabel=f"at the end{band}", xticks=[], xlim=(-1, len(standings)))
         for ax in (curves, ends):
             ax.spines[["top", "right"]].set_visible(False)
             ax.grid(alpha=0.25)
@@ -204,7 +205,8 @@ class Comparison:
         _, colour, line = CONTENDERS[name]
         x, y = np.append(0, self.result.checkpoints), np.append(0.0, self.result.mean(name))
         curves.plot(x, y, line, color=colour, linewidth=2.0, label=name)
-        ends.errorbar(place, regret, half_width, fmt="o", color=colour, markersize=5, linewidth=2.0)
+        ends.errorbar(place, regret, half_width, color=colour, linewidth=2.0)
+        ends.plot(place, regret, "o", color=colour, markersize=5, clip_on=False)  # whole even at zero
 
     def files(self) -> dict[str, bytes]:
         """The contents of ``summary.csv``, ``regret.png`` and ``regret.svg``."""
@@ -222,15 +224,16 @@ class Comparison:
 
 def compare(plan: Plan, watch: Watch = lambda stage, what, share: None) -> Comparison:
     """Play every policy of the plan in every run."""
-    pace = _rehearse(plan, watch)
-    done, total = 0.0, plan.runs * sum(pace.values())
+    expected, spent = _rehearse(plan, watch), 0.0
     runs = []
     for run in range(plan.runs):
         results = []
-        for name in plan.policies:
-            watch(PLAYING, f"{name}, run {run + 1} of {plan.runs}", done / total)
+        for place, name in enumerate(plan.policies):
+            left = sum(expected[p] * (plan.runs - run - (i < place)) for i, p in enumerate(plan.policies))
+            watch(PLAYING, f"{name}, run {run + 1} of {plan.runs}", spent / (spent + left))
             results.append(plan.play(name, run, rounds=plan.rounds))
-            done += pace[name]
+            expected[name] = float(results[-1].seconds[name][0])  # better than the rehearsal's, for the next run
+            spent += expected[name]
         runs.append(combine(results))
     return Comparison(plan, runs)
 
@@ -262,9 +265,10 @@ def write_together(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def _rehearse(plan: Plan, watch: Watch) -> dict[str, float]:
-    """Compile, or load, the kernels of every policy; returns how long a few rounds take, to foretell the rest."""
-    pace = {}
+    """Compile, or load, the kernels of every policy; returns the seconds that its first run should take."""
+    expected = {}
+    rounds = min(REHEARSAL, plan.rounds)
     for i, name in enumerate(plan.policies):
         watch(COMPILING, name, i / len(plan.policies))
-        pace[name] = float(plan.play(name, 0, rounds=REHEARSAL).seconds[name][0])
-    return pace
+        expected[name] = float(plan.play(name, 0, rounds=rounds).seconds[name][0]) * plan.rounds / rounds
+    return expected

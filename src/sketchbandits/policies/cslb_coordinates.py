@@ -17,10 +17,10 @@ from sketchbandits.linalg import (
     MAX_STEPS,
     Floats,
     Ints,
+    evaluate,
     gram,
     gram_step,
     identity,
-    refit,
     ridge_step,
     whiten,
 )
@@ -107,8 +107,9 @@ def refit_cluster(state: CoordinateState, c: int) -> None:
     Z, W = state.coordinates[z0:z1].reshape(r, n), state.whitened[z0:z1].reshape(r, n)
     core = state.core[state.shape[c, A_START] : state.shape[c + 1, A_START]]
     stats = state.stats[:, first : first + n]
-    state.level[c, LOGDET] = whiten(Z, state.counts[first : first + n], state.radius[RIDGE], W)
-    refit(W, stats[SUM], stats[LOST], stats[MEAN], stats[WIDTH2])
+    counts, theta = state.counts[first : first + n], state.work[:r]
+    state.level[c, LOGDET] = whiten(Z, counts, stats[SUM], stats[LOST], state.radius[RIDGE], W, theta)
+    evaluate(W, theta, stats[MEAN], stats[WIDTH2])
     if state.shape[c, FEW]:
         gram(W, core.reshape(n, n))
     else:

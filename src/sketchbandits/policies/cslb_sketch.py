@@ -3,12 +3,14 @@
 Algorithm 1 is a truncated incremental SVD (nothing is subtracted): ``[S; x'] = U Sigma V'``, keep ``S = Sigma V'`` and
 ``H = (Sigma^2 + ridge I)^-1``. It is lossless because a cluster's rank is at most l. With ``p = V'x``,
 
-    ||x||^2_{V^-1} = sum_i p_i^2/(sigma_i^2 + ridge) + ||x - V p||^2/ridge ,   theta = V (Sigma^2 + ridge I)^-1 V'b
+    ||x||^2_{V^-1} = sum_i p_i^2/(sigma_i^2 + ridge) + ||x - V p||^2/ridge
+    theta += V^-1 x (y - x.theta)/(1 + ||x||^2_{V^-1})
 
 **Departures** The printed ``sqrt(Sigma)`` and ``(Sigma + ridge I)^-1`` hold only for squared singular values; the
 printed ``(||x||^2 - (Sx)'H(Sx))/ridge`` cancels, the split form above does not. ``V^-1`` is never formed as a d x d
-matrix. Every 10,000 updates a cluster's sketch is rebuilt from its per-arm counts, so that rounding errors cannot pile
-up.
+matrix. The printed ``theta = V^-1 sum y x`` is carried by its equal recursion above: the sum's rounding errors in
+directions that were never pulled would be divided by the ridge. Every 10,000 updates a cluster's sketch is rebuilt from
+its per-arm counts, so that rounding errors cannot pile up.
 """
 
 from typing import NamedTuple
@@ -19,12 +21,12 @@ from sketchbandits.compiled import kernel
 from sketchbandits.confidence import RIDGE
 from sketchbandits.linalg import MAX_STEPS, ROUNDING, Floats, Ints, assign, remove_projection
 from sketchbandits.partition import Partition
-from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, register
+from sketchbandits.policies.base import MEAN, WIDTH2, register
 from sketchbandits.policies.cslb_sentinel import ARM_AT, CHANGED, LOGDET, START, STEPS, Sentinels, book, choose
 
 
 class LiteralState(NamedTuple):
-    """`Sentinels`, and per cluster the sketch ``S = diag(sigma) basis`` and ``b = sum y x``."""
+    """`Sentinels`, and per cluster the sketch ``S = diag(sigma) basis`` and the estimate."""
 
     choice: Ints
     counts: Ints
@@ -37,7 +39,7 @@ class LiteralState(NamedTuple):
     arms: Floats  # per slot
     sigma: Floats  # (K, l)
     basis: Floats  # (K, l, d)
-    target: Floats  # (K, d): b
+    theta: Floats  # (K, d)
     work: Floats
 
 
@@ -51,7 +53,7 @@ def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floa
         arms=arms[sentinels.place[ARM_AT]],
         sigma=np.zeros((k, l)),
         basis=np.zeros((k, l, d)),
-        target=np.zeros((k, d)),
+        theta=np.zeros((k, d)),
         work=np.zeros(sentinels.counts.size + 1),
     )
 
@@ -83,14 +85,12 @@ def _insert(state: LiteralState, c: int, x: Floats) -> None:
 
 @kernel
 def _rebuild(state: LiteralState, c: int) -> None:
-    """The sketch of cluster ``c`` from its arms' counts, and ``b`` from their sums."""
+    """The sketch of cluster ``c`` from its arms' counts."""
     first, last = state.shape[c, START], state.shape[c + 1, START]
     l, d = state.sigma.shape[1], state.arms.shape[1]
     rows = np.zeros((max(last - first, l), d))
-    state.target[c] = 0.0
     for i in range(first, last):
         assign(rows[i - first], np.sqrt(state.counts[i]) * state.arms[i])
-        state.target[c] += (state.stats[SUM, i] + state.stats[LOST, i]) * state.arms[i]
     _decompose(state, c, rows)
     state.shape[c, STEPS] = 0
 
@@ -101,9 +101,6 @@ def _evaluate(state: LiteralState, c: int) -> None:
     ridge, l, d = state.radius[RIDGE], state.sigma.shape[1], state.arms.shape[1]
     basis = state.basis[c]
     weight = 1.0 / (state.sigma[c] ** 2 + ridge)
-    theta = np.zeros(d)
-    for k in range(l):
-        theta += weight[k] * np.dot(basis[k], state.target[c]) * basis[k]
     p, x = np.empty(l), np.empty(d)
     for i in range(state.shape[c, START], state.shape[c + 1, START]):
         assign(x, state.arms[i])
@@ -113,8 +110,26 @@ def _evaluate(state: LiteralState, c: int) -> None:
             width2 += p[k] ** 2 * weight[k]
         if left**2 > ROUNDING**2 * np.dot(state.arms[i], state.arms[i]):
             width2 += left**2 / ridge
-        state.stats[MEAN, i] = np.dot(state.arms[i], theta)
+        state.stats[MEAN, i] = np.dot(state.arms[i], state.theta[c])
         state.stats[WIDTH2, i] = width2
+
+
+@kernel
+def _learn(state: LiteralState, c: int, x: Floats, reward: float) -> None:
+    """Move the estimate of cluster ``c``; the sketch is still that without ``x``."""
+    ridge, l, theta = state.radius[RIDGE], state.sigma.shape[1], state.theta[c]
+    p, rest, dust = np.empty(l), x.copy(), ROUNDING * np.sqrt(np.dot(x, x))
+    left = remove_projection(state.basis[c], l, rest, p)
+    left = left if left > dust else 0.0
+    growth = 1.0 + left**2 / ridge
+    for k in range(l):
+        p[k] = p[k] if abs(p[k]) > dust else 0.0
+        growth += p[k] ** 2 / (state.sigma[c, k] ** 2 + ridge)
+    error = (reward - np.dot(x, theta)) / growth
+    if left > 0.0:
+        theta += error / ridge * rest
+    for k in range(l):
+        theta += error * p[k] / (state.sigma[c, k] ** 2 + ridge) * state.basis[c, k]
 
 
 @kernel
@@ -122,7 +137,7 @@ def absorb(state: LiteralState, arm: int, reward: float) -> None:
     """Book a reward into its cluster's sketch."""
     slot = book(state.counts, state.place, state.stats, state.shape, state.clock, arm, reward)
     c = state.clock[CHANGED]
-    state.target[c] += reward * state.arms[slot]
+    _learn(state, c, state.arms[slot], reward)
     state.shape[c, STEPS] += 1
     if state.shape[c, STEPS] < MAX_STEPS:
         _insert(state, c, state.arms[slot])

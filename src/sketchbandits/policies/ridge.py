@@ -21,8 +21,8 @@ from sketchbandits.linalg import (
     add_exactly,
     combine,
     downdate,
+    evaluate,
     identity,
-    refit,
     ridge_step,
     tied_argmax,
     whiten,
@@ -81,8 +81,10 @@ def book(state: Any, arm: int, reward: float) -> None:
 def refit_all(state: Any) -> None:
     """All statistics from per-arm counts and sums, in freshly whitened coordinates."""
     stats = state.stats
-    state.level[LOGDET] = whiten(state.coordinates, state.counts, state.radius[RIDGE], state.whitened)
-    refit(state.whitened, stats[SUM], stats[LOST], stats[MEAN], stats[WIDTH2])
+    theta = state.work[: state.inverse.shape[0]]
+    Z, W, ridge = state.coordinates, state.whitened, state.radius[RIDGE]
+    state.level[LOGDET] = whiten(Z, state.counts, stats[SUM], stats[LOST], ridge, W, theta)
+    evaluate(W, theta, stats[MEAN], stats[WIDTH2])
     identity(state.inverse)
     state.level[GROWTH] = 1.0
     state.level[STEPS] = 0.0

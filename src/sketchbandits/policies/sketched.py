@@ -2,6 +2,9 @@
 
     V = S'S + alpha I from the sketch ,  b = sum y x exactly ,  theta_hat = V^-1 b
 
+``theta_hat`` is carried, not ``b``: a reward moves it by ``V^-1 x (y - x.theta_hat)``, a shrink by ``V^-1`` times what
+V has lost. The rounding errors of ``b`` in directions that were never pulled would be divided by the ridge.
+
 For fixed arms the coordinates ``P = Q X'`` of all arms in the sketch's basis are kept (the counterpart of ``S X'``),
 and between two decompositions every arm's mean and squared width follow by one rank-one step in O(N k). A row in a new
 direction costs O(N k + k d) where the arms' Gram matrix is kept (N <= 2048), else O(N d). At a decomposition P is
@@ -63,7 +66,7 @@ from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches.base import ALPHA, COMPENSATED, RANK, ROWS, SHRUNK, SketchState
 
 NORM2 = 4  # one more row of ``stats``
-SAMPLES, TARGET_NOISE, TURNS = range(3)  # entries of ``level``
+SAMPLES, TURNS = range(2)  # entries of ``level``
 LARGEST_GRAM = 2048
 FRESH_EVERY = 64
 WORST_CONDITION = 1e9  # of V, past which coordinates are not turned but computed afresh
@@ -73,8 +76,8 @@ class SketchedState(NamedTuple):
     """A sketch and what it says of every arm; for contexts there are no arms and only the first fields matter."""
 
     sketch: SketchState
-    target: Floats  # b
-    level: Floats  # SAMPLES, sum |y| ||x||, decompositions since the coordinates were last computed afresh
+    theta: Floats
+    level: Floats  # SAMPLES, decompositions since the coordinates were last computed afresh
     radius: Floats
     sampling: Floats  # SCALE, HORIZON, ln(1/delta); empty for an optimistic policy
     key: NDArray[np.uint64]
@@ -98,8 +101,8 @@ def build(
     room = sketch.basis.shape[0]
     return SketchedState(
         sketch=sketch,
-        target=np.zeros(d),
-        level=np.zeros(3),
+        theta=np.zeros(d),
+        level=np.zeros(2),
         radius=radius,
         sampling=sampling,
         key=key,
@@ -164,7 +167,7 @@ def _turn_coordinates(state: SketchedState, turn: Floats) -> None:
 @kernel
 def _fresh_coordinates(state: SketchedState) -> None:
     """The same from the arms themselves, in two passes; a residual at rounding level is zero."""
-    rank, d = state.sketch.size[RANK], state.target.size
+    rank, d = state.sketch.size[RANK], state.theta.size
     x, p = state.work[:d], state.work[d : d + state.sketch.basis.shape[0]]
     for i in range(state.counts.size):
         assign(x, state.arms[i])
@@ -178,7 +181,7 @@ def _fresh_coordinates(state: SketchedState) -> None:
 @kernel
 def _refresh(state: SketchedState, turn: Floats) -> None:
     """Means and squared widths of all arms after a decomposition (the inverse is diagonal then)."""
-    sketch, level, n, d = state.sketch, state.level, state.counts.size, state.target.size
+    sketch, level, n = state.sketch, state.level, state.counts.size
     rank, alpha = sketch.size[RANK], sketch.level[ALPHA]
     level[TURNS] += 1.0
     if level[TURNS] >= FRESH_EVERY or (rank > 0 and sketch.inverse[0, 0] * alpha < 1.0 / WORST_CONDITION):
@@ -187,70 +190,100 @@ def _refresh(state: SketchedState, turn: Floats) -> None:
     else:
         _turn_coordinates(state, turn)
     mean, width2 = state.stats[MEAN], state.stats[WIDTH2]
-    rest, p = state.work[:d], state.work[d : d + sketch.basis.shape[0]]
-    assign(rest, state.target)
-    left = remove_projection(sketch.basis, rank, rest, p)
-    outside = left > ROUNDING * level[TARGET_NOISE]
     for i in range(n):
-        mean[i] = np.dot(state.arms[i], rest) / alpha if outside else 0.0
+        mean[i] = np.dot(state.arms[i], state.theta)
         width2[i] /= alpha
     for k in range(rank):
         weight = sketch.inverse[k, k]
         for i in range(n):
-            mean[i] += state.coordinates[k, i] * weight * p[k]
             width2[i] += state.coordinates[k, i] ** 2 * weight
 
 
 @kernel
-def _book(state: SketchedState, x: Floats, reward: float) -> None:
-    """Count a reward and add it to ``b``."""
-    state.level[SAMPLES] += 1.0
-    state.level[TARGET_NOISE] += abs(reward) * np.sqrt(np.dot(x, x))
-    for i in range(x.size):
-        state.target[i] += reward * x[i]
+def _learn(state: SketchedState, x: Floats, u: Floats, D: float, reward: float) -> float:
+    """Move the estimate along ``V^-1 x``, whose coordinates are ``u``; returns the error over ``D``."""
+    error = (reward - np.dot(x, state.theta)) / D
+    for k in range(state.sketch.size[RANK]):
+        for i in range(x.size):
+            state.theta[i] += error * u[k] * state.sketch.basis[k, i]
+    return error
+
+
+@kernel
+def _decompose(state: SketchedState, full: bool) -> Floats:
+    """Shrink if the rows are full, make the inverse diagonal, and let the estimate follow what V has lost."""
+    sketch, theta = state.sketch, state.theta
+    if not full:
+        return sketches.rebuild(sketch)
+    before = sketch.level[ALPHA]
+    lost, basis = sketches.shrink(sketch)
+    turn = sketches.rebuild(sketch)
+    change = np.empty(theta.size)
+    for i in range(theta.size):
+        change[i] = (before - sketch.level[ALPHA]) * theta[i]
+    for k in range(lost.size):
+        weight = 0.0
+        for i in range(theta.size):
+            weight += lost[k] * basis[k, i] * theta[i]
+        for i in range(theta.size):
+            change[i] += weight * basis[k, i]
+    sketches.solve(sketch, change)
+    for i in range(theta.size):
+        theta[i] += change[i]
+    return turn
+
+
+@kernel
+def _append(state: SketchedState, x: Floats, p: Floats, u: Floats, reward: float) -> tuple[float, float]:
+    """Hold a row and learn its reward; returns the growth of det V and the prediction's error over it."""
+    D = sketches.append(state.sketch, x, p, u)
+    return D, _learn(state, x, u, D, reward)
 
 
 @kernel
 def absorb(state: SketchedState, arm: int, reward: float) -> None:
     """Book a reward for an arm."""
-    sketch, x, d = state.sketch, state.arms[arm], state.target.size
+    sketch, x, d = state.sketch, state.arms[arm], state.theta.size
     state.counts[arm] += 1
     add_exactly(state.stats[SUM], state.stats[LOST], arm, reward)
-    _book(state, x, reward)
+    state.level[SAMPLES] += 1.0
     if state.stats[NORM2, arm] == 0.0:
         return
-    room = sketch.basis.shape[0]
-    p, u, g = (
-        state.work[d : d + room],
-        state.work[d + room : d + 2 * room],
-        state.work[d + 2 * room :][: state.counts.size],
-    )
+    room, n = sketch.basis.shape[0], state.counts.size
+    p, u, g = state.work[d : d + room], state.work[d + room : d + 2 * room], state.work[-n:]
     sketches.open_block(sketch, x)
     share = sketches.extend(sketch, x, p)
     if share > 0.0:
         _new_coordinate(state, arm, p, share)
-    D = sketches.append(sketch, x, p, u)
+    D, error = _append(state, x, p, u, reward)
     full = sketches.is_full(sketch)
-    if full:
-        sketches.shrink(sketch)
     if full or not 1.0 <= D <= MAX_STEP:
-        _refresh(state, sketches.rebuild(sketch))
+        _refresh(state, _decompose(state, full))
         return
     combine(u[: sketch.size[RANK]], state.coordinates, g)
-    spread(state.stats[MEAN], state.stats[WIDTH2], g, (reward - state.stats[MEAN, arm]) / D, 1.0 / D)
+    spread(state.stats[MEAN], state.stats[WIDTH2], g, error, 1.0 / D)
 
 
 @kernel
 def absorb_context(state: SketchedState, x: Floats, reward: float) -> None:
     """Book a reward for a context."""
-    _book(state, x, reward)
-    sketches.insert(state.sketch, x)
+    state.level[SAMPLES] += 1.0
+    if np.dot(x, x) == 0.0:
+        return
+    sketch, d, room = state.sketch, state.theta.size, state.sketch.basis.shape[0]
+    p, u = state.work[d : d + room], state.work[d + room : d + 2 * room]
+    sketches.open_block(sketch, x)
+    sketches.extend(sketch, x, p)
+    D, _ = _append(state, x, p, u, reward)
+    full = sketches.is_full(sketch)
+    if full or not 1.0 <= D <= MAX_STEP:
+        _decompose(state, full)
 
 
 @kernel
 def choose(state: SketchedState) -> None:
     """The largest upper confidence bound, or the best arm of this round's draw."""
-    d, n = state.target.size, state.counts.size
+    d, n = state.theta.size, state.counts.size
     values = state.work[-n:]
     if state.sampling.size > 0:
         draw = np.empty(d)
@@ -282,7 +315,7 @@ def sampling_scale(state: SketchedState) -> float:
 def draw_direction(state: SketchedState, out: Floats) -> None:
     """``V^-1 (sqrt(alpha) Z_1 + S'Z_2)`` with standard normal Z: covariance exactly ``V^-1``."""
     sketch, d = state.sketch, out.size
-    rows, rank, alpha = sketch.size[ROWS], sketch.size[RANK], sketch.level[ALPHA]
+    rows, alpha = sketch.size[ROWS], sketch.level[ALPHA]
     z = np.empty(d + rows)
     normals(state.key, int(state.level[SAMPLES]), z)
     for i in range(d):
@@ -290,16 +323,7 @@ def draw_direction(state: SketchedState, out: Floats) -> None:
     for k in range(rows):
         for i in range(d):
             out[i] += z[d + k] * sketch.rows[k, i]
-    p = np.empty(sketch.basis.shape[0])
-    remove_projection(sketch.basis, rank, out, p)
-    for i in range(d):
-        out[i] /= alpha
-    for k in range(rank):
-        weight = 0.0
-        for a in range(rank):
-            weight += sketch.inverse[k, a] * p[a]
-        for i in range(d):
-            out[i] += weight * sketch.basis[k, i]
+    sketches.solve(sketch, out)
 
 
 register(SketchedState, absorb=absorb, choose=choose)
@@ -367,19 +391,16 @@ class ContextualSketch(ContextualPolicy):
     def _samples(self) -> tuple[float, float]:
         return self.state.level[SAMPLES], self.state.sketch.level[sketches.LOGDET]
 
-    def _theta(self) -> Floats:
-        return sketches.solve(self.state.sketch, self.state.target, self.state.level[TARGET_NOISE])
-
     def _bounds(self, contexts: Floats) -> Floats:
         beta = sketch_radius(self.state, self.state.radius[LOG_SHARE])
-        return contexts @ self._theta() + beta * sketches.inverse_norms(self.state.sketch, contexts)
+        return contexts @ self.state.theta + beta * sketches.inverse_norms(self.state.sketch, contexts)
 
     def _scores(self, contexts: Floats) -> Floats:
         if not self.state.sampling.size:
             return self._bounds(contexts)
         draw = np.empty(self.dim)
         draw_direction(self.state, draw)
-        return contexts @ (self._theta() + sampling_scale(self.state) * draw)
+        return contexts @ (self.state.theta + sampling_scale(self.state) * draw)
 
     def _absorb(self, context: Floats, reward: float) -> None:
         absorb_context(self.state, context, reward)

@@ -66,8 +66,11 @@ def decompose(rows: Floats) -> tuple[Floats, Floats]:
 
 
 @kernel
-def shrink(sketch: SketchState) -> None:
-    """Subtract the (KEEP + 1)-th squared singular value of the open rows from all of them; at most KEEP stay."""
+def shrink(sketch: SketchState) -> tuple[Floats, Floats]:
+    """Subtract the (KEEP + 1)-th squared singular value of the open rows from all of them; at most KEEP stay.
+
+    Returns what every right singular vector has lost, and those vectors.
+    """
     size, level = sketch.size, sketch.level
     closed, keep = size[CLOSED], size[KEEP]
     sigma, basis = decompose(sketch.rows[closed : size[ROWS]])
@@ -80,6 +83,9 @@ def shrink(sketch: SketchState) -> None:
             size[ROWS] += 1
     level[SHRUNK] += cut
     level[ALPHA] = level[RIDGE] + level[COMPENSATED] * level[SHRUNK]
+    for k in range(sigma.size):
+        sigma[k] = min(sigma[k] ** 2, cut)
+    return sigma, basis
 
 
 @kernel
@@ -214,6 +220,22 @@ def insert(sketch: SketchState, x: Floats) -> None:
 
 
 @kernel
+def solve(sketch: SketchState, x: Floats) -> None:
+    """``x <- V^-1 x``, O(k d)."""
+    rank, alpha = sketch.size[RANK], sketch.level[ALPHA]
+    p = np.empty(sketch.basis.shape[0])
+    remove_projection(sketch.basis, rank, x, p)
+    for i in range(x.size):
+        x[i] /= alpha
+    for k in range(rank):
+        weight = 0.0
+        for a in range(rank):
+            weight += sketch.inverse[k, a] * p[a]
+        for i in range(x.size):
+            x[i] += weight * sketch.basis[k, i]
+
+
+@kernel
 def shifted_logdet(A: Floats, rank: int, shift: float) -> float:
     """``ln det(I + shift A)`` of the leading block, by Cholesky: the matrix is at least the identity."""
     L = np.zeros((rank, rank))
@@ -261,18 +283,6 @@ def inverse_norms(sketch: SketchState, vectors: Floats) -> Floats:
     p, rest = inner_products(sketch, vectors)
     inside = ((p @ sketch.inverse[:rank, :rank]) * p).sum(axis=1)
     return np.sqrt(np.maximum(inside, 0.0) + (rest**2).sum(axis=1) / sketch.level[ALPHA])
-
-
-def solve(sketch: SketchState, vector: Floats, noise: float) -> Floats:
-    """``V^-1 b``; a residual of ``b`` below ``ROUNDING * noise``, the size of what was summed into it, is zero."""
-    rank = sketch.size[RANK]
-    basis = sketch.basis[:rank]
-    p, rest = inner_products(sketch, vector[None])
-    if np.linalg.norm(rest) <= ROUNDING * noise:
-        rest = np.zeros_like(rest)
-    inside: Floats = (p @ sketch.inverse[:rank, :rank]) @ basis
-    result: Floats = (inside + rest / sketch.level[ALPHA])[0]
-    return result
 
 
 class Sketch:

@@ -1,0 +1,175 @@
+"""Long runs do not drift, and no ridge or arm scale breaks a width: fast policies against extended precision."""
+
+import naive
+import numpy as np
+import pytest
+from conftest import JIT, rounds
+from numba import njit
+
+from sketchbandits import CBSCFD, CSLB, OFUL, SOFUL, DBSLinUCB, LinTS
+from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
+from sketchbandits.policies.base import MEAN, WIDTH2, absorb, choose
+from sketchbandits.policies.cslb_sentinel import SLOT
+
+
+@njit
+def pull(state, arm, rewards):
+    """Book many rewards of one arm."""
+    for reward in rewards:
+        absorb(state, arm, reward)
+    choose(state)
+
+
+def statistics(policy):
+    """Means and widths of every arm, in arm order."""
+    stats = policy.state.stats
+    if isinstance(policy, CSLB):
+        stats = stats[:, policy.state.place[SLOT]]
+    return stats[MEAN], np.sqrt(stats[WIDTH2])
+
+
+def sums(policy):
+    total = policy.state.stats[2] + policy.state.stats[3]
+    return total[policy.state.place[SLOT]] if isinstance(policy, CSLB) else total
+
+
+def sharp(policy, ridge, digits=80):
+    """The same in extended precision, from counts and sums alone; a cluster of CS-LB sees its own arms only."""
+    arms, counts, totals = policy.arms, policy.counts, sums(policy)
+    groups = [np.arange(len(arms))]
+    if isinstance(policy, CSLB):
+        groups = [policy.partition.members(c) for c in range(policy.partition.n_clusters)]
+    means, widths = np.zeros(len(arms)), np.zeros(len(arms))
+    for group in groups:
+        means[group] = naive.sharp_means(arms[group], counts[group], totals[group], ridge, digits)
+        widths[group] = naive.sharp_widths(arms[group], counts[group], ridge, digits)
+    return means, widths
+
+
+@pytest.mark.parametrize("radius", ["paper", "logdet"])
+@pytest.mark.parametrize("ridge", [1e-3, 1.0, 1e3])
+def test_ten_million_rounds_of_cslb_do_not_drift(ridge, radius):
+    # Small d keeps the extended-precision twin affordable; a round does not depend on d.
+    arms = correlated_arms(n_arms=21, dim=8, seed=1)
+    env = LinearEnvironment(arms, uniform_parameter(8, seed=1))
+    policy = CSLB(arms, sketch_size=3, ridge=ridge, radius=radius)
+    generator = np.random.default_rng(2)
+    for _ in range(rounds(10, 1)):
+        policy.play(env.means, env.gaps, env.draw_noise(generator, rounds(1_000_000, 300)))
+    means, widths = statistics(policy)
+    sharp_means, sharp_widths = sharp(policy, ridge)
+    assert policy.counts.sum() == rounds(10_000_000, 300)
+    assert np.allclose(widths, sharp_widths, rtol=1e-9, atol=0)
+    assert np.abs(means - sharp_means).max() <= 1e-9 * np.abs(sharp_means).max()
+
+
+RIDGES = [1e-8, 1e-4, 1.0, 1e4, 1e8]
+SCALES = [1e-6, 1.0, 1e6]
+
+
+def few(arms, ridge):
+    return CSLB(arms, sketch_size=3, ridge=ridge, arm_norm=1e9)
+
+
+def many(arms, ridge):
+    return CSLB(arms, sketch_size=2, ridge=ridge, arm_norm=1e9, radius="logdet")
+
+
+@pytest.mark.parametrize("make", [few, many, OFUL, LinTS], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("ridge", RIDGES)
+def test_one_arm_pulled_ten_million_times(make, ridge, scale):
+    generator = np.random.default_rng(3)
+    arms = generator.normal(size=(9, 5)) if make is not many else np.repeat(generator.normal(size=(3, 5)), 4, axis=0)
+    arms *= generator.uniform(0.5, 1.0, size=(len(arms), 1)) * scale
+    policy = make(arms, ridge=ridge)
+    # The whole length where it is cheap and worst; a tenth of a thousandth elsewhere.
+    corner = make in (few, many) and ridge in (RIDGES[0], RIDGES[-1]) and scale != 1.0
+    total = rounds(10_000_000 if corner else 30_000, 300)
+    for arm in (4, 1):
+        policy.update(arm, 0.3)
+    pull(policy.state, 4, np.full(total, 0.7))
+    policy.update(7, -0.2)
+    means, widths = statistics(policy)
+    sharp_means, sharp_widths = sharp(policy, ridge)
+    assert np.isfinite(policy.bounds()).all()
+    assert (widths > 0).all()
+    assert np.allclose(widths, sharp_widths, rtol=1e-5, atol=0)
+    assert np.abs(means - sharp_means).max() <= 1e-5 * np.abs(sharp_means).max()
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("ridge", RIDGES)
+def test_the_literal_engine_at_every_ridge_and_scale(ridge, scale):
+    generator = np.random.default_rng(3)
+    arms = generator.normal(size=(9, 5)) * scale
+    policy = CSLB(arms, sketch_size=3, ridge=ridge, engine="sketch")
+    for arm in (4, 1):
+        policy.update(arm, 0.3)
+    pull(policy.state, 4, np.full(rounds(12_000, 100), 0.7))
+    policy.update(7, -0.2)
+    means, widths = statistics(policy)
+    sharp_means, sharp_widths = sharp(policy, ridge)
+    assert (widths > 0).all()
+    assert np.allclose(widths, sharp_widths, rtol=1e-5, atol=0)
+    assert np.abs(means - sharp_means).max() <= 1e-5 * np.abs(sharp_means).max()
+
+
+@pytest.mark.parametrize("make", [SOFUL, CBSCFD, DBSLinUCB], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("ridge", RIDGES)
+def test_lossless_sketches_at_every_ridge_and_scale(make, ridge, scale):
+    generator = np.random.default_rng(3)
+    arms = generator.normal(size=(9, 5)) * scale
+    policy = make(arms, sketch_size=5, ridge=ridge)
+    for arm in (4, 1):
+        policy.update(arm, 0.3)
+    pull(policy.state, 4, np.full(rounds(20_000, 100), 0.7))
+    policy.update(7, -0.2)
+    means, widths = statistics(policy)
+    sharp_means, sharp_widths = sharp(policy, ridge)
+    assert np.isfinite(policy.bounds()).all()
+    assert (widths > 0).all()
+    assert np.allclose(widths, sharp_widths, rtol=1e-5, atol=0)
+    assert np.abs(means - sharp_means).max() <= 1e-5 * np.abs(sharp_means).max()
+
+
+@pytest.mark.parametrize("make", [SOFUL, CBSCFD, DBSLinUCB, OFUL], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("ridge", RIDGES)
+def test_contextual_forms_at_every_ridge_and_scale(make, ridge, scale):
+    generator = np.random.default_rng(3)
+    contexts = generator.normal(size=(9, 5)) * scale
+    options = {} if make is OFUL else {"sketch_size": 5}
+    policy = make.contextual(dim=5, ridge=ridge, radius="logdet", **options)
+    counts = np.array([0, 3, 0, 0, rounds(2_000, 60), 0, 0, 1, 0])
+    for arm in np.repeat(np.arange(9), counts):
+        policy.update(contexts[arm], 0.5)
+    estimate = policy._theta() if make is OFUL else policy.state.theta
+    beta = (policy.bounds(contexts) - contexts @ estimate) / naive.sharp_widths(contexts, counts, ridge)
+    assert np.isfinite(beta).all()
+    assert np.allclose(beta, beta[0], rtol=1e-4)  # the widths are right up to one common factor, the radius
+
+
+def test_sums_of_rewards_are_exact():
+    policy = CSLB(np.eye(3)[:2], sketch_size=2)
+    rewards = np.full(rounds(1_000_000, 1_000), 0.1)
+    rewards[0] = 1e12
+    pull(policy.state, 0, rewards)
+    policy.update(0, -1e12)
+    exact = 0.1 * (rewards.size - 1)
+    assert abs(sums(policy)[0] - exact) <= 1e-12 * exact
+
+
+@pytest.mark.skipif(not JIT, reason="the naive recursion is compiled for speed only")
+def test_the_plain_recursion_would_fail_here():
+    """The control: without whitening and refits the same recursion loses all digits after one pull."""
+    arms = np.random.default_rng(3).normal(size=(3, 3)) * 1e6
+    inverse, width2 = np.eye(3) / 1e-8, (arms**2).sum(axis=1) / 1e-8
+    for _ in range(50):
+        u = inverse @ arms[0]
+        g, growth = arms @ u, 1 + arms[0] @ u
+        inverse -= np.outer(u, u) / growth
+        width2 = np.maximum(width2 - g**2 / growth, 0.0)
+    sharp_width = naive.sharp_widths(arms, np.array([50, 0, 0]), 1e-8)[0]
+    assert not np.isclose(np.sqrt(width2[0]), sharp_width, rtol=0.5)
