@@ -145,13 +145,13 @@ def in_many_dimensions(quick: bool) -> tuple[str, Samples, list[Row]]:
     labels = policies[low].partition.labels
     if any(not np.array_equal(labels, policy.partition.labels) for policy in policies.values()):
         raise RuntimeError("the arm sets of this comparison must have the same partition")
-    noise = noise_of(low, 5_000 if quick else 100_000)
+    noise = noise_of(low, 5_000 if quick else 20_000)
     contenders = {
         "d = 64": compiled(policies[low], low, noise),
         "d = 2048": compiled(policies[high], high, noise),
         "d = 2048, other arms": compiled(policies[other], other, noise),
     }
-    samples = interleaved(contenders, 3 if quick else 41)
+    samples = interleaved(contenders, 3 if quick else 151)  # many and short: 5 % must show
     rows = [
         at_most("CS-LB d=2048 / d=64, the same arms turned", samples, "d = 2048", "d = 64", 1.05),
         at_most("CS-LB d=2048 / d=64, arms drawn afresh", samples, "d = 2048, other arms", "d = 64", 1.05),
@@ -179,14 +179,14 @@ def against_numpy(quick: bool) -> tuple[str, Samples, list[Row]]:
 def through_python(quick: bool) -> tuple[str, Samples, list[Row]]:
     """Dataset 1, ``select`` and ``update`` called from Python."""
     env = environment(60, 50, seed=1)
-    noise = noise_of(env, 500 if quick else 10_000)
+    noise = noise_of(env, 500 if quick else 2_000)
     start = CSLB(env.arms, sketch_size=5)
     contenders = {
         "CS-LB": through_api(start.copy, env, noise),
         "NumPy OFUL": through_api(lambda: NumpyOFUL(env.arms), env, noise),
         "OFUL": through_api(OFUL(env.arms).copy, env, noise),
     }
-    samples = interleaved(contenders, 3 if quick else 15)
+    samples = interleaved(contenders, 3 if quick else 51)
     rows = [at_most("CS-LB / NumPy OFUL, select + update", samples, "CS-LB", "NumPy OFUL", 1 / 3)]
     return f"dataset 1 (N=60, d=50, l=5), select + update in Python, {noise.size:,} rounds", samples, rows
 

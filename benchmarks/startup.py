@@ -55,7 +55,7 @@ def imports(repetitions: int) -> dict[str, list[float]]:
 
 
 def decisions(repetitions: int) -> dict[str, Any]:
-    """Seconds to CS-LB's first and second decision, import included: with an empty cache, and with it filled."""
+    """Seconds to CS-LB's first and second decision, imports included: with an empty cache (once) and a filled one."""
     with tempfile.TemporaryDirectory() as folder:
         empty = fresh(DECISION, Path(folder))
         filled = [fresh(DECISION, Path(folder)) for _ in range(repetitions)]
@@ -193,7 +193,7 @@ def print_report(report: dict[str, Any]) -> None:
     print(f"{'seconds to import (median of fresh processes)':<60}{'median':>10}{'least':>10}")
     for name, values in report["imports"].items():
         print(f"  {name:<58}{statistics.median(values):>10.3f}{min(values):>10.3f}")
-    print(f"\n{'seconds from process start-up code to a decision of CS-LB':<60}{'first':>10}{'second':>10}")
+    print(f"\n{'seconds to a decision of CS-LB, imports included':<60}{'first':>10}{'second':>10}")
     for name, values in report["decisions"].items():
         print(f"  {name:<58}{values['first']:>10.3f}{values['second']:>10.3f}")
     if "compilations" not in report:

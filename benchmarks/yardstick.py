@@ -84,8 +84,8 @@ class TextbookState(NamedTuple):
     work: Floats
 
 
-# Not the library's own decorator, which caches on disk beside the library: Numba would then need this module, which is
-# on no path, to read its cache again. Compiling afresh takes about a second.
+# Not the library's own decorator, nor its compiled `general_play`: both keep an index on disk beside the library. It
+# would name this module's state type, and a process that cannot import this module could no longer read the index.
 _kernel = numba.njit(nogil=True, error_model="numpy")
 
 
@@ -109,7 +109,7 @@ def choose(state: TextbookState) -> None:
     state.choice[0] = tied_argmax(values)
 
 
-# The library's own loop, compiled here for the reason above; with the compiler off it is a plain function already.
+# The text of the library's own loop, compiled here; with the compiler off it is a plain function already.
 _play = _kernel(getattr(general_play, "py_func", general_play))
 
 register(TextbookState, absorb=absorb, choose=choose, play=_play)

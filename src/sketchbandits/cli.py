@@ -76,7 +76,10 @@ def compare_command(
         str, typer.Option(metavar="NAME,NAME", help=f"Some of {', '.join(CONTENDERS)}.", show_default="all")
     ] = ",".join(DEFAULTS.policies),
 ) -> None:
-    """Play all policies on one of the paper's data sets: a table, a figure, a CSV file."""
+    """Play all policies on one of the paper's data sets: a table, a figure, a CSV file.
+
+    Times are wall-clock: compare them on an idle machine only.
+    """
     try:
         plan = _plan(dataset, normalize, policies, rounds, runs, seed)
         folder = _folder(out)
@@ -150,7 +153,7 @@ def _progress() -> Iterator[Watch]:
 
 def _announce(stage: str, what: str, share: float) -> None:
     if share == 0.0:
-        print(f"{stage} …", file=sys.stderr, flush=True)
+        print(f"{stage} ...", file=sys.stderr, flush=True)
 
 
 def _report(comparison: Comparison, folder: Path, files: list[str]) -> None:
@@ -160,8 +163,8 @@ def _report(comparison: Comparison, folder: Path, files: list[str]) -> None:
 
     plan = comparison.plan
     runs = "1 run" if plan.runs == 1 else f"{plan.runs} runs"
-    title = f"{plan.data}, {plan.normalize} norm\n{plan.rounds:,} rounds, {runs}, seed {plan.seed}"
-    table = Table(title=title, title_justify="left", title_style="", box=box.SIMPLE_HEAD)
+    print(f"{plan.data}, {plan.normalize} norm\n{plan.rounds:,} rounds, {runs}, seed {plan.seed}")
+    table = Table(box=box.SIMPLE_HEAD)
     table.add_column("policy", no_wrap=True)
     for heading in ("regret", "± 95 %", "µs/round", "warm-up ms"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -171,7 +174,7 @@ def _report(comparison: Comparison, folder: Path, files: list[str]) -> None:
     Console().print(table)
     print(f"Wrote {', '.join(files)} to {folder}{os.sep}")
     if plan.rounds < HORIZON:
-        print(f"Sketches look better than they are this early: the claims need ~{HORIZON:,} rounds.")
+        print(f"A short run can flatter sketches: the paper's claims need about {HORIZON:,} rounds.")
 
 
 def _interrupted() -> NoReturn:

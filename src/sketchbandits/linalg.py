@@ -209,6 +209,30 @@ def triangular_step(R: Floats, target: Floats, x: Floats, y: float) -> float:
 
 
 @kernel
+def solve_upper(R: Floats, target: Floats, out: Floats) -> None:
+    """Solve ``R out = target``."""
+    n = target.size
+    for k in range(n - 1, -1, -1):
+        total = target[k]
+        for i in range(k + 1, n):
+            total -= R[k, i] * out[i]
+        out[k] = total / R[k, k]
+
+
+@kernel
+def triangular_norms(R: Floats, rows: Floats, out: Floats) -> None:
+    """``||x||`` under ``(R'R)^-1`` for every row, by solving ``R's = x``; ``rows`` is used up. O(n d^2)."""
+    for a in range(rows.shape[0]):
+        x, total = rows[a], 0.0
+        for k in range(x.size):
+            s = x[k] / R[k, k]
+            total += s * s
+            for i in range(k + 1, x.size):
+                x[i] -= s * R[k, i]
+        out[a] = np.sqrt(total)
+
+
+@kernel
 def spread(mean: Floats, width2: Floats, g: Floats, error: float, scale: float) -> None:
     """The effect of one pull on every arm's mean and squared width."""
     for i in range(mean.size):
@@ -221,9 +245,9 @@ def whiten(Z: Floats, counts: Ints, sums: Floats, lost: Floats, ridge: float, W:
     """Fill ``W`` with the columns of ``Z`` in coordinates where V is the identity; return ``ln det(V/ridge)``.
 
     ``theta`` receives the ridge estimate in those coordinates, for per-arm reward sums ``sums + lost``. Both come from
-    one SVD ``U Sigma B`` of the pulled rows ``sqrt(n_i) z_i'``; the ridge is added *after* it, so a tiny one is not lost
-    beside large data, and the rewards meet ``U`` and not ``sum y z``, which would spoil the estimate in directions that
-    were never pulled. Cost O((n + r) r^2).
+    one SVD ``U Sigma B`` of the pulled rows ``sqrt(n_i) z_i'``. The ridge is added *after* it, so a tiny one is not
+    lost beside large data; and the rewards meet ``U``, not ``sum y z``, whose rounding errors would spoil the estimate
+    in directions that were never pulled. Cost O((n + r) r^2).
     """
     r = Z.shape[0]
     pulled = np.flatnonzero(counts)

@@ -52,10 +52,10 @@ def read(
 ) -> tuple[dict[str, Any], Any, dict[str, NDArray[Any]]]:
     """Settings, state and further arrays of a file that `write` made for a policy of this kind."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(str(arrays.pop("header")))
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as error:
+    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, TypeError, AttributeError) as error:
         raise ValueError(f"path must be a file written by {kind}.save, got {os.fspath(path)!r} ({error})") from None
     if header.get("format") != FORMAT or header.get("policy") != kind:
         found = f"a {header.get('policy')} of format {header.get('format')}"

@@ -11,13 +11,12 @@ from os import PathLike
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy  # submodules load on first use, which keeps start-up short
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import snapshot, validate
 from sketchbandits.confidence import CLOSED, KIND, SCALE, VALUE, radius_at, radius_value, sampling_share
 from sketchbandits.counter import new_key, normals
-from sketchbandits.linalg import Floats, tied_argmax, triangular_step
+from sketchbandits.linalg import Floats, solve_upper, tied_argmax, triangular_norms, triangular_step
 from sketchbandits.policies.base import Radius, Shared, called_radius, constant_radius, radius_array
 
 SAMPLES, LOGDET = range(2)
@@ -160,16 +159,16 @@ class ContextualRidge(ContextualPolicy):
     def _project(self, rows: Floats) -> Floats:
         return rows @ self.state.projection.T if self.state.projection.size else rows
 
-    def _theta(self) -> Floats:
-        solution: Floats = scipy.linalg.solve_triangular(self.state.factor, self.state.target, check_finite=False)
-        return solution
+    def _theta(self, target: Floats) -> Floats:
+        theta = np.empty_like(target)
+        solve_upper(self.state.factor, target, theta)
+        return theta
 
     def _bounds(self, contexts: Floats) -> Floats:
         rows = self._project(contexts)
-        halves = scipy.linalg.solve_triangular(self.state.factor, rows.T, trans="T", check_finite=False)
-        beta = radius_value(self.state.radius, *self._samples())
-        values: Floats = rows @ self._theta() + beta * np.linalg.norm(halves, axis=0)
-        return values
+        means, widths = rows @ self._theta(self.state.target), np.empty(len(rows))
+        triangular_norms(self.state.factor, rows, widths)
+        return means + radius_value(self.state.radius, *self._samples()) * widths
 
     def _scores(self, contexts: Floats) -> Floats:
         if not self.state.sampling.size:
@@ -180,9 +179,7 @@ class ContextualRidge(ContextualPolicy):
             v = radius_at(self.state.radius, samples, logdet, sampling_share(self.state.sampling, samples))
         eta = np.empty(self.state.target.size)
         normals(self.state.key, int(samples), eta)
-        draw = scipy.linalg.solve_triangular(self.state.factor, self.state.target + v * eta, check_finite=False)
-        values: Floats = contexts @ draw
-        return values
+        return contexts @ self._theta(self.state.target + v * eta)
 
     def _absorb(self, context: Floats, reward: float) -> None:
         row = self._project(context[None])[0]
