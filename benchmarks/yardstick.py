@@ -138,7 +138,7 @@ class TextbookUCB1(UCB1):
 
     def bounds(self) -> Floats:
         """``mean + sqrt(c ln t / n)``, as `choose` left them."""
-        return self.state.work.copy()
+        return np.array(self.state.work)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

@@ -77,5 +77,5 @@ def test_rounds_reports_every_target(tmp_path):
     for row in report["targets"]:
         assert row.keys() == {"what", "ratio", "ratio_of_minima", "target", "reached"}
         assert row["ratio"] > 0 and row["ratio_of_minima"] > 0
-        assert isinstance(row["reached"], bool)
+        assert row["reached"] in {"yes", "NO", "unsure"}
         assert row["what"] in done.stdout

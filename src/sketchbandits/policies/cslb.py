@@ -66,9 +66,14 @@ _ENGINES = {"coordinates": cslb_coordinates, "sketch": cslb_sketch}
 
 
 @functools.cache
-def _compile_partition() -> None:
-    """Compile, or load, the warm-up's kernel once, so that the warm-up's time is its own."""
-    Partition.first_fit(np.eye(2), sketch_size=1)
+def _compile_warm_up(engine: str) -> None:
+    """Compile, or load, the warm-up's kernels once on two arms, so that the warm-up's time is its own."""
+    arms, shared = np.eye(2), Shared(1.0, 1.0, 1.0, 1.0, 0.5)
+    partition = Partition.first_fit(arms, sketch_size=1)
+    sentinels = Sentinels.build(partition, arms, shared, capped=True)
+    radius = radius_array("logdet", shared, dim=0, log_share=1.0)
+    state = _ENGINES[engine].build(arms, partition, sentinels, radius)
+    set_sentinel(state.stats, state.shape, state.level, state.radius, state.work, 0)
 
 
 class CSLB(Policy):
@@ -100,7 +105,7 @@ class CSLB(Policy):
         engine = validate.option("engine", engine, tuple(_ENGINES))
         validate.generator(seed)
         self.settings = {"sketch_size": sketch_size, **shared._asdict(), "radius": radius, "engine": engine}
-        _compile_partition()
+        _compile_warm_up(engine)
         with self._warm_up():
             # The caller's own array, not our float64 copy of it: a float32 input has its own tolerance.
             self.partition = Partition.first_fit(arms, sketch_size=sketch_size)
