@@ -171,7 +171,7 @@ def test_partition_in_general_position(n, d, l):
 # ------------------------------------------------------------------------------------------------------------ sketches
 @st.composite
 def matrices(draw, extreme=False, least_size=1):
-    """Rows with a spectrum between flat and steep, some of them zero or repeated; a sketch size; never n = d or d = l."""
+    """Rows with a flat or a steep spectrum, some of them zero or repeated, and a sketch size."""
     d, n, l = draw(st.integers(2, 9)), draw(st.integers(1, 60)), draw(st.integers(least_size, 6))
     assume(n != d and d != l and n != l)
     rng = np.random.default_rng(draw(SEED))
@@ -202,7 +202,7 @@ def assert_between(low, matrix, high, scale):
 @given(matrices(least_size=2), st.sampled_from(["buffered", "every-round"]))
 def test_frequent_directions_bounds(given_rows, shrink):
     X, l = given_rows
-    n, d = X.shape
+    d = X.shape[1]
     sketch, twin = FrequentDirections(d, sketch_size=l, shrink=shrink), naive.FrequentDirections(d, l, shrink)
     for t, x in enumerate(X, start=1):
         sketch.update(x)
@@ -316,7 +316,7 @@ def test_sketches_survive_extreme_scales(given_rows, exponent):
         counts = [1] * len(rows) + [0] * len(queries)
         sharp = naive.sharp_widths(np.vstack([rows, queries]), counts, sketch.alpha)[len(rows) :]
         assert np.all(norms[np.any(queries, axis=1)] > 0)
-        np.testing.assert_allclose(norms, sharp, rtol=1e-4)
+        np.testing.assert_allclose(norms, sharp, rtol=1e-6)
 
 
 @examples(30)

@@ -33,4 +33,17 @@ def kernel(function: Function) -> Function:
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None and hasattr(cache_file, "_source_stamp"):
         cache_file._source_stamp = _STAMP
+        cache_file._load_index = _forgiving(cache_file._load_index)
     return cast(Function, dispatcher)
+
+
+def _forgiving(load_index: Callable[[], Any]) -> Callable[[], Any]:
+    """An index that names a state type which is gone (another version's, another program's) counts as empty."""
+
+    def load() -> Any:
+        try:
+            return load_index()
+        except (ImportError, AttributeError):
+            return {}
+
+    return load

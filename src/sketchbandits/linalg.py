@@ -137,29 +137,27 @@ def ridge_step(
 
 @kernel
 def gram_step(G: Floats, start: int, stats: Floats, first: int, n: int, j: int, reward: float, g: Floats) -> float:
-    """`ridge_step` for few arms: ``G = Z V^-1 Z'`` itself (n x n, from ``G[start]``) instead of coordinates.
+    """`ridge_step` for few arms: ``G = Z V^-1 Z'`` itself instead of coordinates.
 
         g = G_j ;  D = 1 + g_j ;  G -= g g'/D ;  mean += g (reward - mean_j)/D ;  width2 = diag G
 
-    Rows 0 and 1 of ``stats`` hold means and squared widths, the arms' own from column ``first`` on. Cost O(n^2): the
-    cheaper form while n <= 2 r.
+    ``G`` is n x n from ``G[start]`` on, of which the lower triangle is kept up. Rows 0 and 1 of ``stats`` hold means and
+    squared widths, the arms' own from column ``first`` on. Cost O(n^2): the cheaper form while n <= 2 r.
     """
-    row = start + j * n
-    D = 1.0 + G[row + j]
+    H, mean, width2 = G[start : start + n * n], stats[0, first : first + n], stats[1, first : first + n]
+    D = 1.0 + H[j * n + j]
     if not 1.0 <= D <= MAX_STEP:
         return D
     scale = 1.0 / D
-    error = (reward - stats[0, first + j]) * scale
+    error = (reward - mean[j]) * scale
     for i in range(n):
-        g[i] = G[row + i]
-        stats[0, first + i] += g[i] * error
-    here = start
+        g[i] = H[j * n + i] if i <= j else H[i * n + j]
+        mean[i] += g[i] * error
     for i in range(n):
         s = g[i] * scale
-        for k in range(n):
-            G[here + k] -= s * g[k]
-        stats[1, first + i] = max(G[here + i], stats[1, first + i] * scale)
-        here += n
+        for k in range(i + 1):
+            H[i * n + k] -= s * g[k]
+        width2[i] = max(H[i * n + i], width2[i] * scale)
     return D
 
 
@@ -249,7 +247,14 @@ def whiten(Z: Floats, counts: Ints, sums: Floats, lost: Floats, ridge: float, W:
     lost beside large data; and the rewards meet ``U``, not ``sum y z``, whose rounding errors would spoil the estimate
     in directions that were never pulled. Cost O((n + r) r^2).
     """
-    r = Z.shape[0]
+    r, n = Z.shape
+    # A coordinate at rounding level would let an arm teach about directions that it does not have.
+    dust = np.zeros(n)
+    for k in range(r):
+        for i in range(n):
+            dust[i] += Z[k, i] ** 2
+    for i in range(n):
+        dust[i] = ROUNDING * np.sqrt(dust[i])
     pulled = np.flatnonzero(counts)
     rows = np.zeros((max(pulled.size, r), r))  # at least r rows, so that the right factor is a whole basis
     for k in range(pulled.size):
@@ -260,9 +265,9 @@ def whiten(Z: Floats, counts: Ints, sums: Floats, lost: Floats, ridge: float, W:
     for k in range(r):
         weight = 1.0 / np.sqrt(sigma[k] ** 2 + ridge)
         logdet += np.log1p(sigma[k] ** 2 / ridge)
-        for a in range(r):
-            basis[k, a] *= weight
-        combine(basis[k], Z, W[k])
+        combine(np.ascontiguousarray(basis[k]), Z, W[k])
+        for i in range(n):
+            W[k, i] = W[k, i] * weight if abs(W[k, i]) > dust[i] else 0.0
         theta[k] = 0.0
         if sigma[k] > ROUNDING * sigma[0]:
             for i in range(pulled.size):

@@ -31,14 +31,21 @@ Radius = str | Callable[[int, float], float]
 MEAN, WIDTH2, SUM, LOST = range(4)
 
 _KERNELS: dict[type, tuple[Callable[..., None], Callable[..., None]]] = {}
+_STEPS: dict[type, Callable[..., None]] = {}
 _LOOPS: dict[type, Callable[..., float]] = {}
 
 
 def register(
-    state: type, *, absorb: Callable[..., None], choose: Callable[..., None], play: Callable[..., float] | None = None
+    state: type,
+    *,
+    absorb: Callable[..., None],
+    choose: Callable[..., None],
+    step: Callable[..., None] | None = None,
+    play: Callable[..., float] | None = None,
 ) -> None:
-    """Say which kernels serve a state type; ``play`` replaces the general loop where handing over states costs time."""
+    """Say which kernels serve a state type; ``step`` and ``play`` replace the general ones where those cost time."""
     _KERNELS[state] = (absorb, choose)
+    _STEPS[state] = step or general_step
     _LOOPS[state] = play or general_play
 
 
@@ -82,7 +89,7 @@ def general_play(state: Any, means: Floats, gaps: Floats, noise: Floats) -> floa
 
 
 @kernel
-def step(state: Any, arm: int, reward: float) -> None:
+def general_step(state: Any, arm: int, reward: float) -> None:
     """Book a reward and choose the next arm."""
     absorb(state, arm, reward)
     choose(state)
@@ -197,7 +204,7 @@ class Policy:
             self._refresh_radius()
             choose(self.state)
         else:
-            step(self.state, arm, reward)
+            _STEPS[type(self.state)](self.state, arm, reward)
 
     def bounds(self) -> Floats:
         """The current upper confidence bound of every arm, from the rewards booked so far. No side effect."""

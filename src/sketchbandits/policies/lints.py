@@ -51,7 +51,7 @@ def absorb(state: LinTSState, arm: int, reward: float) -> None:
     d, n = state.whitened.shape
     s, u, g = state.work[:d], state.work[d : 2 * d], state.work[2 * d : 2 * d + n]
     D = root_step(state.inverse, state.whitened, state.stats[MEAN], state.stats[WIDTH2], s, u, g, arm, reward)
-    if not step_is_sound(state.level, D):
+    if not step_is_sound(state.level, state.whitened, arm, D):
         refit_all(state)
 
 

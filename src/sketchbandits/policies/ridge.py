@@ -91,12 +91,17 @@ def refit_all(state: Any) -> None:
 
 
 @kernel
-def step_is_sound(level: Floats, D: float) -> bool:
-    """Count a step that multiplied det V by ``D``; False where the statistics need a refit instead."""
+def step_is_sound(level: Floats, W: Floats, arm: int, D: float) -> bool:
+    """Count a step that multiplied det V by ``D``; False where the statistics need a refit instead.
+
+    The trace of what was added since the last fit bounds the inverse's condition, and in many dimensions far better
+    than the determinant does.
+    """
     if not 1.0 <= D <= MAX_STEP:
         return False
     level[LOGDET] += np.log(D)
-    level[GROWTH] *= D
+    for k in range(W.shape[0]):
+        level[GROWTH] += W[k, arm] ** 2
     level[STEPS] += 1.0
     return level[GROWTH] <= MAX_GROWTH and level[STEPS] < MAX_STEPS
 
@@ -117,7 +122,7 @@ def absorb(state: RidgeState, arm: int, reward: float) -> None:
             downdate(A, u, 1.0 / D)
     else:
         D = ridge_step(A, W, state.stats[MEAN], state.stats[WIDTH2], u, g, arm, reward)
-    if not step_is_sound(state.level, D):
+    if not step_is_sound(state.level, W, arm, D):
         refit_all(state)
 
 

@@ -69,7 +69,7 @@ NORM2 = 4  # one more row of ``stats``
 SAMPLES, TURNS = range(2)  # entries of ``level``
 LARGEST_GRAM = 2048
 FRESH_EVERY = 64
-WORST_CONDITION = 1e9  # of V, past which coordinates are not turned but computed afresh
+WORST_CONDITION = 1e7  # of V, past which coordinates are not turned but computed afresh
 
 
 class SketchedState(NamedTuple):
