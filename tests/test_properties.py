@@ -20,7 +20,7 @@ from sketchbandits.policies import ridge
 from sketchbandits.policies.base import WIDTH2
 from sketchbandits.policies.cslb_sentinel import GROWTH, LOGDET, SLOT
 from sketchbandits.sketches import DyadicBlocks, FrequentDirections, SpectralCompensation
-from sketchbandits.sketches.base import information
+from sketchbandits.sketches.base import information, inverse_norms
 
 slow = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar")
@@ -316,7 +316,8 @@ def test_sketches_survive_extreme_scales(given_rows, exponent):
         counts = [1] * len(rows) + [0] * len(queries)
         sharp = naive.sharp_widths(np.vstack([rows, queries]), counts, sketch.alpha)[len(rows) :]
         assert np.all(norms[np.any(queries, axis=1)] > 0)
-        np.testing.assert_allclose(norms, sharp, rtol=1e-6)
+        dust = (naive.ROUNDOFF * np.linalg.norm(rows)) ** 2  # singular values below 1e-12 of the largest count as zero
+        np.testing.assert_allclose(norms, sharp, rtol=1e-6 + dust / sketch.alpha)
 
 
 @examples(30)
@@ -524,6 +525,36 @@ def test_sketched_widths_are_those_of_the_sketch(name, given_bandit, exponent):
     }[name]()
     book(twin, [*pulls, (len(arms) - 1, 3.0)])
     np.testing.assert_allclose(np.sqrt(now), twin.widths(), rtol=1e-6, atol=1e-9 / math.sqrt(ridge_))
+
+
+def assert_widths_follow_the_sketch(name, span, rtol):
+    """Arms of norm 10^-span to 10^span side by side have the widths that the sketch gives for the same vectors."""
+    for seed in range(40 if slow else 300):
+        rng = np.random.default_rng(seed)
+        d, n, l = 5, int(rng.integers(6, 12)), int(rng.integers(2, 5))
+        arms = unit(rng.normal(size=(n, d))) * 10.0 ** rng.uniform(-span, span, size=(n, 1))
+        policy = build(name, arms, l, ridge_=10.0 ** rng.uniform(-span, span))
+        book(policy, [(arm, 0.0) for arm in rng.integers(n, size=30).tolist()])
+        expected = inverse_norms(policy.state.sketch, arms)
+        np.testing.assert_allclose(np.sqrt(squared_widths(policy)), expected, rtol=rtol, err_msg=f"seed {seed}")
+
+
+@pytest.mark.parametrize("name", ["soful", "soful-every-round", "cbscfd", "dbslinucb"])
+def test_sketched_widths_beside_arms_of_other_scales(name):
+    assert_widths_follow_the_sketch(name, span=1.5, rtol=1e-6)
+
+
+@pytest.mark.xfail(reason="coordinates turned after a decomposition lose digits beside far smaller rows", strict=True)
+@pytest.mark.parametrize("name", ["soful", "cbscfd", "dbslinucb"])
+def test_sketched_widths_beside_arms_of_far_other_scales(name):
+    """Nothing is lost (8 pulls, room for more), so the widths are the exact ones; arm 1's is 6.6 times too large."""
+    arms = [[11.0, 9.5, 11.0, 37.0, 23.0], [-36e3, 37e3, -21e3, -95e3, 140e3], [1100.0, -57.0, -190.0, -200.0, -30.0]]
+    arms += [[4100.0, -190e3, 120e3, -60e3, 70e3], [5.7e-6, 1.7e-6, 6.6e-6, -3e-6, 5.9e-6], [140, 110, -500, 150, 390]]
+    pulls = [4, 3, 3, 3, 5, 2, 0, 1]
+    policy = book(build(name, np.array(arms), 8, ridge_=300.0), [(arm, 0.0) for arm in pulls])
+    expected = naive.sharp_widths(arms, np.bincount(pulls), 300.0)
+    np.testing.assert_allclose(np.sqrt(squared_widths(policy)), expected, rtol=1e-6)
+    assert_widths_follow_the_sketch(name, span=6, rtol=1e-5)
 
 
 # ------------------------------------------------------------------------------------------------------ random numbers

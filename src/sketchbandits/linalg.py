@@ -141,8 +141,8 @@ def gram_step(G: Floats, start: int, stats: Floats, first: int, n: int, j: int, 
 
         g = G_j ;  D = 1 + g_j ;  G -= g g'/D ;  mean += g (reward - mean_j)/D ;  width2 = diag G
 
-    ``G`` is n x n from ``G[start]`` on, of which the lower triangle is kept up. Rows 0 and 1 of ``stats`` hold means and
-    squared widths, the arms' own from column ``first`` on. Cost O(n^2): the cheaper form while n <= 2 r.
+    ``G`` is n x n from ``G[start]`` on, of which the lower triangle is kept up. Rows 0 and 1 of ``stats`` hold means
+    and squared widths, the arms' own from column ``first`` on. Cost O(n^2): the cheaper form while n <= 2 r.
     """
     H, mean, width2 = G[start : start + n * n], stats[0, first : first + n], stats[1, first : first + n]
     D = 1.0 + H[j * n + j]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sketchbandits.compiled import kernel
-from sketchbandits.confidence import RIDGE, radius_value
+from sketchbandits.confidence import BIAS, DIM, LOG_SHARE, NOISE, RATE, RIDGE, closed_information, ellipsoid_radius
 from sketchbandits.linalg import (
     MAX_GROWTH,
     MAX_STEP,
@@ -254,6 +254,7 @@ def play(state: CoordinateState, means: Floats, gaps: Floats, noise: Floats) -> 
         state.core,
         state.work,
     )
+    dim, rate, scale, bias, share = radius[DIM], radius[RATE], radius[NOISE], radius[BIAS], radius[LOG_SHARE]
     regret = 0.0
     for t in range(noise.size):
         arm = choice[0]
@@ -271,7 +272,7 @@ def play(state: CoordinateState, means: Floats, gaps: Floats, noise: Floats) -> 
         if clock[CAPPED] == 1:
             choice[0] = next_arm(place, stats, shape, level, clock, radius, work)
             continue
-        beta = radius_value(radius, clock[ROUND], 0.0)
+        beta = ellipsoid_radius(closed_information(clock[ROUND], dim, rate), scale, bias, share)
         best = first_slot(stats, first, last, beta, work)
         level[c, SENTINEL] = work[-1]
         winner = first_cluster(level)
