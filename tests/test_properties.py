@@ -160,6 +160,17 @@ def test_partition_decides_nearly_dependent_arms_by_the_residual(l, extra, dtype
         assert labels == [0] * l + [label] == naive.first_fit(arms, l, tol).tolist()
 
 
+@examples(30)
+@given(st.integers(2, 6), st.floats(-6.5, -1), SEED)
+def test_partition_bases_stay_orthonormal_for_nearly_dependent_arms(l, exponent, seed):
+    """One direction and small deviations from it: a single Gram-Schmidt pass would lose half the digits."""
+    rng, d = np.random.default_rng(seed), l + 2
+    arms = rng.normal(size=(1, d)) + 10.0**exponent * rng.normal(size=(l + 1, d))
+    part = Partition.first_fit(arms, sketch_size=l)
+    assert part.labels.tolist() == [0] * l + [1] == naive.first_fit(arms, l).tolist()
+    np.testing.assert_allclose(part.basis(0) @ part.basis(0).T, np.eye(l), atol=1e-12)
+
+
 @pytest.mark.parametrize(("n", "d", "l"), [(5, 3, 1), (4, 9, 6), (12, 7, 20), (1, 3, 2), (13, 4, 3)])
 def test_partition_in_general_position(n, d, l):
     arms = np.random.default_rng(n).normal(size=(n, d))
@@ -544,7 +555,8 @@ def test_sketched_widths_beside_arms_of_other_scales(name):
     assert_widths_follow_the_sketch(name, span=1.5, rtol=1e-6)
 
 
-@pytest.mark.xfail(reason="coordinates turned after a decomposition lose digits beside far smaller rows", strict=True)
+# How much is lost hangs on the last bits: in few examples, without the compiler, it may pass.
+@pytest.mark.xfail(reason="coordinates turned by a decomposition lose digits beside far smaller rows", strict=not slow)
 @pytest.mark.parametrize("name", ["soful", "cbscfd", "dbslinucb"])
 def test_sketched_widths_beside_arms_of_far_other_scales(name):
     """Nothing is lost (8 pulls, room for more), so the widths are the exact ones; arm 1's is 6.6 times too large."""

@@ -23,6 +23,7 @@ TIE = 1e-9  # values this close, relatively, count as equal: correct implementat
 MAX_STEP = 10.0  # a pull that multiplies det V by more is booked by a fresh whitening
 MAX_GROWTH = 1e4  # growth of det V after which the statistics are whitened afresh
 MAX_STEPS = 10_000  # likewise after this many pulls, so that rounding errors cannot pile up
+SVD_NOISE = 3.5e-15  # singular values below this share of the largest are rounding noise: 16 units in the last place
 ROUNDING = 1e-13  # a residual below this share of its vector is rounding noise, not a direction
 
 
@@ -263,6 +264,8 @@ def whiten(Z: Floats, counts: Ints, sums: Floats, lost: Floats, ridge: float, W:
     U, sigma, basis = np.linalg.svd(rows, False)
     logdet = 0.0
     for k in range(r):
+        if sigma[k] <= SVD_NOISE * sigma[0]:
+            sigma[k] = 0.0
         weight = 1.0 / np.sqrt(sigma[k] ** 2 + ridge)
         logdet += np.log1p(sigma[k] ** 2 / ridge)
         combine(np.ascontiguousarray(basis[k]), Z, W[k])

@@ -66,10 +66,8 @@ from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches.base import ALPHA, COMPENSATED, RANK, ROWS, SHRUNK, SketchState
 
 NORM2 = 4  # one more row of ``stats``
-SAMPLES, TURNS = range(2)  # entries of ``level``
+SAMPLES = 0  # the entry of ``level``
 LARGEST_GRAM = 2048
-FRESH_EVERY = 64
-WORST_CONDITION = 1e7  # of V, past which coordinates are not turned but computed afresh
 
 
 class SketchedState(NamedTuple):
@@ -77,7 +75,7 @@ class SketchedState(NamedTuple):
 
     sketch: SketchState
     theta: Floats
-    level: Floats  # SAMPLES, decompositions since the coordinates were last computed afresh
+    level: Floats  # SAMPLES
     radius: Floats
     sampling: Floats  # SCALE, HORIZON, ln(1/delta); empty for an optimistic policy
     key: NDArray[np.uint64]
@@ -102,7 +100,7 @@ def build(
     return SketchedState(
         sketch=sketch,
         theta=np.zeros(d),
-        level=np.zeros(2),
+        level=np.zeros(1),
         radius=radius,
         sampling=sampling,
         key=key,
@@ -181,11 +179,9 @@ def _fresh_coordinates(state: SketchedState) -> None:
 @kernel
 def _refresh(state: SketchedState, turn: Floats) -> None:
     """Means and squared widths of all arms after a decomposition (the inverse is diagonal then)."""
-    sketch, level, n = state.sketch, state.level, state.counts.size
+    sketch, n = state.sketch, state.counts.size
     rank, alpha = sketch.size[RANK], sketch.level[ALPHA]
-    level[TURNS] += 1.0
-    if level[TURNS] >= FRESH_EVERY or (rank > 0 and sketch.inverse[0, 0] * alpha < 1.0 / WORST_CONDITION):
-        level[TURNS] = 0.0
+    if turn.shape[1] == 0:
         _fresh_coordinates(state)
     else:
         _turn_coordinates(state, turn)

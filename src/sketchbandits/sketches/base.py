@@ -22,10 +22,12 @@ from sketchbandits import validate
 from sketchbandits.compiled import kernel
 from sketchbandits.linalg import MAX_STEP, ROUNDING, Floats, Ints, assign, remove_projection
 
-ROWS, CLOSED, RANK, KEEP, CAPACITY, BLOCK_RANK = range(6)  # entries of ``size``
+ROWS, CLOSED, RANK, KEEP, CAPACITY, BLOCK_RANK, TURNS = range(7)  # entries of ``size``
 RIDGE, ALPHA, SHRUNK, LOGDET, COMPENSATED, BLOCK_LIMIT, BLOCK_MASS = range(7)  # entries of ``level``
 
 NEGLIGIBLE = 1e-12  # singular values below this share of the largest are zero: repeated rows leave such dust
+FRESH_EVERY = 64  # decompositions after which everything is computed from the rows themselves
+WORST_CONDITION = 1e7  # of V, past which that happens every time
 BLOCK_TOLERANCE = 1e-8  # the residual rule of `partition`, for the rank of a block
 
 
@@ -49,20 +51,32 @@ def new_state(dim: int, *, keep: int, capacity: int, total: int, ridge: float, c
         basis=np.zeros((rank, dim)),
         inverse=np.zeros((rank, rank)),
         block=np.zeros((0, dim)),
-        size=np.array([0, 0, 0, keep, capacity, 0], np.int64),
+        size=np.array([0, 0, 0, keep, capacity, 0, 0], np.int64),
         level=np.array([ridge, ridge, 0.0, 0.0, float(compensated), math.inf, 0.0]),
         work=np.zeros(2 * dim + 2 * rank),
     )
 
 
 @kernel
-def decompose(rows: Floats) -> tuple[Floats, Floats]:
-    """Singular values and right vectors, with dust set to zero."""
-    _, sigma, basis = np.linalg.svd(rows, False)
+def decompose(sketch: SketchState, first: int, fresh: bool) -> tuple[Floats, Floats, Floats]:
+    """Singular values and right vectors of the rows from ``first`` on, dust set to zero, and the vectors in the basis.
+
+    It works on the rows' coordinates, k x k: the vectors then stay inside the basis's span however different the rows'
+    sizes are. ``fresh`` takes the rows themselves, so that rounding errors of many turns do not pile up.
+    """
+    rows = sketch.rows[first : sketch.size[ROWS]]
+    Q = sketch.basis[: sketch.size[RANK]]
+    if fresh:
+        _, sigma, vectors = np.linalg.svd(rows, False)
+        turn = np.zeros((0, 0))
+    else:
+        _, sigma, inner = np.linalg.svd(np.dot(rows, np.ascontiguousarray(Q.T)), False)
+        turn = np.ascontiguousarray(inner)
+        vectors = np.dot(turn, Q)
     for k in range(sigma.size):
         if sigma[k] <= NEGLIGIBLE * sigma[0]:
             sigma[k] = 0.0
-    return sigma, basis
+    return sigma, np.ascontiguousarray(vectors), turn
 
 
 @kernel
@@ -73,34 +87,44 @@ def shrink(sketch: SketchState) -> tuple[Floats, Floats]:
     """
     size, level = sketch.size, sketch.level
     closed, keep = size[CLOSED], size[KEEP]
-    sigma, basis = decompose(sketch.rows[closed : size[ROWS]])
+    sigma, vectors, _ = decompose(sketch, closed, False)
     cut = sigma[keep] ** 2 if keep < sigma.size else 0.0
     size[ROWS] = closed
     for k in range(min(keep, sigma.size)):
         left = sigma[k] ** 2 - cut
         if left > NEGLIGIBLE * sigma[0] * sigma[k]:
-            assign(sketch.rows[size[ROWS]], np.sqrt(left) * basis[k])
+            assign(sketch.rows[size[ROWS]], np.sqrt(left) * vectors[k])
             size[ROWS] += 1
     level[SHRUNK] += cut
     level[ALPHA] = level[RIDGE] + level[COMPENSATED] * level[SHRUNK]
     for k in range(sigma.size):
         sigma[k] = min(sigma[k] ** 2, cut)
-    return sigma, basis
+    return sigma, vectors
 
 
 @kernel
 def rebuild(sketch: SketchState) -> Floats:
-    """Basis and inverse from the rows alone; returns ``new basis @ old basis'``, which turns old coordinates."""
+    """Basis and inverse from the rows alone; returns the matrix that turns old coordinates into new ones.
+
+    It is empty where coordinates must be computed afresh: every 64th time, and where V is so ill-conditioned that their
+    rounding errors would show.
+    """
     size, level = sketch.size, sketch.level
-    sigma, basis = decompose(sketch.rows[: max(size[ROWS], 1)])
-    rank = 0
     level[LOGDET] = 0.0
+    if size[ROWS] == 0:
+        size[RANK] = 0
+        return np.zeros((0, 0))
+    size[TURNS] += 1
+    sigma, vectors, turn = decompose(sketch, 0, False)
+    if size[TURNS] >= FRESH_EVERY or sigma[0] ** 2 > WORST_CONDITION * level[ALPHA]:
+        size[TURNS] = 0
+        sigma, vectors, turn = decompose(sketch, 0, True)
+    rank = 0
     while rank < sigma.size and sigma[rank] > 0.0:
         level[LOGDET] += np.log1p(sigma[rank] ** 2 / level[ALPHA])
         rank += 1
-    turn = np.dot(np.ascontiguousarray(basis[:rank]), np.ascontiguousarray(sketch.basis[: size[RANK]].T))
     for k in range(rank):
-        assign(sketch.basis[k], basis[k])
+        assign(sketch.basis[k], vectors[k])
         for i in range(rank):
             sketch.inverse[k, i] = 0.0
         sketch.inverse[k, k] = 1.0 / (sigma[k] ** 2 + level[ALPHA])
