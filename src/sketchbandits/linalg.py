@@ -151,14 +151,17 @@ def gram_step(G: Floats, start: int, stats: Floats, first: int, n: int, j: int, 
         return D
     scale = 1.0 / D
     error = (reward - mean[j]) * scale
+    for i in range(j + 1):
+        g[i] = H[j * n + i]
+    for i in range(j + 1, n):
+        g[i] = H[i * n + j]
     for i in range(n):
-        g[i] = H[j * n + i] if i <= j else H[i * n + j]
         mean[i] += g[i] * error
-    for i in range(n):
         s = g[i] * scale
         for k in range(i + 1):
             H[i * n + k] -= s * g[k]
-        width2[i] = max(H[i * n + i], width2[i] * scale)
+        least = width2[i] * scale
+        width2[i] = H[i * n + i] if H[i * n + i] > least else least
     return D
 
 
