@@ -127,7 +127,7 @@ def _ratios(samples: Samples, over: str, under: str) -> tuple[float, float]:
 
 
 def against_ucb1(quick: bool) -> tuple[str, Samples, list[Row]]:
-    """Dataset 1, all in the compiled loop; over several draws, since a scan's cost hangs on where the best arm stands."""
+    """Dataset 1 in the compiled loop, over several draws: a scan takes longer the later its best arm stands."""
     draws = [environment(60, 50, seed=seed) for seed in range(1, 3 if quick else 9)]
     noise = noise_of(draws[0], 5_000 if quick else 100_000)
     policies: dict[str, Callable[[Floats], Any]] = {
