@@ -5,6 +5,7 @@ import polars
 import pytest
 from conftest import rounds
 from matplotlib.figure import Figure
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from sketchbandits import CBSCFD, CSLB, OFUL, UCB1, LinTS, LinUCB, simulate
 from sketchbandits.environments import LabelledEnvironment, LinearEnvironment, correlated_arms, uniform_parameter
@@ -115,6 +116,23 @@ def test_a_wrong_choice_is_reported(env):
 
     with pytest.raises(ValueError, match="selected arm 99, must be from 0 to 16"):
         simulate(env, {"lost": Lost()}, rounds=5)
+
+
+def test_blas_has_one_thread_while_playing_and_its_own_afterwards(env):
+    def blas():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    class Watcher(Mine):
+        def select(self):
+            seen.extend(blas())
+            return 0
+
+    seen = []
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = blas()
+        simulate(env, {"a": Watcher(UCB1(env.arms))}, rounds=2)
+        assert set(seen) == {1}
+        assert blas()[: len(before)] == before
 
 
 def test_digits_are_learned_as_a_contextual_bandit():

@@ -8,6 +8,7 @@ uncompiled.
 """
 
 import copy
+import importlib
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
 
 from sketchbandits import validate
 from sketchbandits.linalg import Floats, Ints
@@ -140,7 +142,8 @@ def simulate(
 
     ``checkpoints`` are the rounds at which regret is kept (default: 200, evenly spaced; the last round always).
     ``progress``: a bar with the time left, by default where a terminal is there and it takes longer than a second.
-    The policies passed in are not changed; one that has learned already starts every run from what it knows.
+    The policies passed in are not changed; one that has learned already starts every run from what it knows. BLAS is
+    held to one thread meanwhile.
     """
     rounds, runs = validate.whole("rounds", rounds), validate.whole("runs", runs)
     points = _checkpoints(checkpoints, rounds)
@@ -148,7 +151,7 @@ def simulate(
     streams = _streams(seed, runs)
     regret = {name: np.zeros((runs, points.size)) for name in players}
     seconds = {name: np.zeros(runs) for name in players}
-    with _Progress(progress, rounds * runs * len(players)) as bar:
+    with _one_blas_thread(), _Progress(progress, rounds * runs * len(players)) as bar:
         for run, stream in enumerate(streams):
             noise_seed, context_seed, policy_seed = stream.spawn(3)
             for name, player in players.items():
@@ -160,6 +163,12 @@ def simulate(
                     seconds[name][run] = spent
     warmup = {name: float(getattr(policy, "warmup_seconds", 0.0)) for name, policy in policies.items()}
     return Result(points, regret, seconds, warmup, seed)
+
+
+def _one_blas_thread() -> threadpool_limits:
+    """Matrices here are small: a second thread mostly waits, and on a busy machine makes a refit 20 times slower."""
+    importlib.import_module("scipy.linalg.cython_lapack")  # what the kernels call: it must be loaded to be limited
+    return threadpool_limits(limits=1, user_api="blas")
 
 
 def _curve(
