@@ -5,7 +5,7 @@ import pytest
 from catalogue import CONTEXTUAL, POLICIES, SKETCHES, half_radius, public_policies
 
 import sketchbandits.sketches
-from sketchbandits import CSLB, OFUL, SOFUL, UCB1, checks
+from sketchbandits import CSLB, OFUL, SOFUL, UCB1, LinTS, checks
 
 
 def test_catalogue_holds_every_public_policy_and_sketch():
@@ -161,3 +161,34 @@ def test_save_replaces_the_old_file_whole_or_not_at_all(tmp_path, monkeypatch):
         policy.save(path)
     assert path.read_bytes() == old
     assert [p.name for p in tmp_path.iterdir()] == ["state.npz"]
+
+
+@pytest.mark.parametrize("make", [OFUL, lambda arms, radius: CSLB(arms, sketch_size=2, radius=radius)])
+def test_a_radius_function_that_fails_leaves_the_reward_unbooked(make):
+    def fragile(n, logdet):
+        return float("nan") if n >= 3 else 1.0
+
+    policy = make(np.random.default_rng(0).normal(size=(9, 5)), radius=fragile)
+    for _ in range(2):
+        policy.update(0, 1.0)
+    before = policy.bounds(), policy.select(), policy.counts
+    with pytest.raises(ValueError, match=r"the value of radius\(3, "):
+        policy.update(0, 1.0)
+    after = policy.bounds(), policy.select(), policy.counts
+    assert all(np.array_equal(a, b) for a, b in zip(before, after, strict=True))
+    contextual = OFUL.contextual(dim=5, radius=fragile)
+    for _ in range(2):
+        contextual.update(np.eye(5)[0], 1.0)
+    bounds = contextual.bounds(np.eye(5))
+    with pytest.raises(ValueError, match="the value of radius"):
+        contextual.update(np.eye(5)[1], 1.0)
+    assert np.array_equal(bounds, contextual.bounds(np.eye(5)))
+
+
+def test_settings_of_numpy_types_are_saved_and_files_can_be_read_by_others(tmp_path):
+    policy = LinTS(np.eye(4)[:3], horizon=np.int64(100), scale=np.float32(0.5))
+    policy.save(tmp_path / "p.npz")
+    assert LinTS.load(tmp_path / "p.npz").settings == policy.settings
+    assert (tmp_path / "p.npz").stat().st_mode & 0o777 == 0o644
+    with pytest.raises(ValueError, match="radius must be left out"):
+        LinTS.load(tmp_path / "p.npz", radius=half_radius)

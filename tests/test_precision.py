@@ -1,5 +1,6 @@
 """Long runs do not drift, and no ridge or arm scale breaks a width: fast policies against extended precision."""
 
+import mpmath
 import naive
 import numpy as np
 import pytest
@@ -150,6 +151,49 @@ def test_contextual_forms_at_every_ridge_and_scale(make, ridge, scale):
     beta = (policy.bounds(contexts) - contexts @ estimate) / naive.sharp_widths(contexts, counts, ridge)
     assert np.isfinite(beta).all()
     assert np.allclose(beta, beta[0], rtol=1e-4)  # the widths are right up to one common factor, the radius
+
+
+@pytest.mark.parametrize("shrink", ["buffered", "every-round"])
+@pytest.mark.parametrize("make", [SOFUL, CBSCFD], ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(("scale", "ridge"), [(1.0, 1.0), (1e6, 1.0), (1e6, 1e-8), (1e9, 1.0), (1e-6, 1e-8)])
+def test_means_of_a_sketch_that_loses_mass_are_those_of_its_own_matrix(make, shrink, scale, ridge):
+    generator = np.random.default_rng(1)
+    arms = generator.normal(size=(13, 8)) * scale
+    policy = make(arms, sketch_size=3, ridge=ridge, shrink=shrink)
+    sums = np.zeros(13)
+    for _ in range(rounds(300, 60)):
+        arm, reward = int(generator.integers(13)), float(generator.normal())
+        policy.update(arm, reward)
+        sums[arm] += reward
+    assert policy.shrunk_mass > 0
+    rows, alpha = policy.state.sketch.rows[: policy.state.sketch.size[0]], float(policy.state.sketch.level[1])
+    with mpmath.workdps(60):
+        S, X = mpmath.matrix(rows.tolist()), mpmath.matrix(arms.tolist())
+        theta = mpmath.lu_solve(S.T * S + alpha * mpmath.eye(8), X.T * mpmath.matrix(sums.tolist()))
+        exact = np.array([float(value) for value in X * theta])
+    assert np.abs(statistics(policy)[0] - exact).max() <= 1e-9 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("make", [OFUL, LinTS, few], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(("large", "small", "ridge"), [(1e8, 1e-4, 1e-12), (1e12, 1.0, 1.0), (1e6, 1e-6, 1e-8)])
+def test_data_of_a_large_arm_never_make_the_bound_of_a_small_one_invalid(make, large, small, ridge):
+    arms = np.array([[large, 0.0], [0.0, small]])
+    options = {} if make is few else {"theta_norm": 1.0 / small, "noise": 0.01}
+    policy = make(arms, ridge=ridge, **options)
+    policy.update(1, 0.5)
+    pull(policy.state, 0, np.full(rounds(20_000, 200), 3.0))
+    assert policy.bounds()[1] >= 0.5
+
+
+@pytest.mark.parametrize(("scale", "ridge"), [(1e6, 1e-8), (1e12, 1.0), (1.0, 1e-8)])
+def test_contextual_means_in_directions_never_seen(scale, ridge):
+    contexts = np.random.default_rng(3).normal(size=(4, 3)) * scale
+    policy, counts = OFUL.contextual(dim=3, ridge=ridge, radius="logdet"), np.array([rounds(5_000, 200), 1, 0, 0])
+    for arm in np.repeat(np.arange(4), counts):
+        policy.update(contexts[arm], 0.5)
+    exact = naive.sharp_means(contexts, counts, 0.5 * counts, ridge)
+    means = contexts @ policy._theta(policy.state.target)
+    assert np.abs(means - exact).max() <= 1e-9 * np.abs(exact).max()
 
 
 def test_sums_of_rewards_are_exact():

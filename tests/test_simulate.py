@@ -57,6 +57,12 @@ def test_a_policy_that_draws_gets_a_stream_a_run(env):
     assert not np.array_equal(result.regret["a"][0], result.regret["a"][1])
 
 
+def test_a_policys_own_seed_matters_too(env):
+    policies = {"one": LinTS(env.arms, seed=1), "two": LinTS(env.arms, seed=2), "again": LinTS(env.arms, seed=1)}
+    regret = simulate(env, policies, rounds=40, seed=4).final_regret
+    assert regret["one"] == regret["again"] != regret["two"]
+
+
 def test_checkpoints_do_not_change_the_run(env):
     policies = {"a": CSLB(env.arms, sketch_size=2)}
     every = simulate(env, policies, rounds=50, seed=1, checkpoints=range(1, 51))

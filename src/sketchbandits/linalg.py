@@ -6,7 +6,8 @@ Everything here works on *whitened* ridge statistics. Given arms as columns ``z_
 
 `whiten` finds ``W`` with ``W'W = V^-1`` and stores ``W z_i``; in those coordinates ``V`` is the identity, and
 `ridge_step` books further pulls by rank-one steps on ``A = V^-1``, which starts at ``I``. The condition of ``A`` is at
-most the determinant's growth since the last whitening, which callers keep below `MAX_GROWTH`: the steps therefore stay
+most the determinant's growth since the last whitening, or one plus the trace of what was added, and callers keep one of
+them below `MAX_GROWTH`: the steps therefore stay
 accurate to a few digits of machine precision for *every* ridge and arm scale, where the same recursion on the plain
 inverse loses all digits (for ``ridge=1e-8`` and arms of size 1e6 after one pull).
 """
@@ -21,9 +22,9 @@ Ints = NDArray[np.int64]
 
 TIE = 1e-9  # values this close, relatively, count as equal: correct implementations differ by an ulp
 MAX_STEP = 10.0  # a pull that multiplies det V by more is booked by a fresh whitening
-MAX_GROWTH = 1e4  # growth of det V after which the statistics are whitened afresh
+MAX_GROWTH = 1e4  # bound on the condition of A after which the statistics are whitened afresh
 MAX_STEPS = 10_000  # likewise after this many pulls, so that rounding errors cannot pile up
-SVD_NOISE = 3.5e-15  # singular values below this share of the largest are rounding noise: 16 units in the last place
+SVD_NOISE = 1e-14  # singular values below this share of the largest are rounding noise
 ROUNDING = 1e-13  # a residual below this share of its vector is rounding noise, not a direction
 
 
@@ -194,8 +195,10 @@ def triangular_step(R: Floats, target: Floats, x: Floats, y: float) -> float:
     Givens rotations: O(d^2), backward stable, so nothing ever needs a refit. ``x`` is used up.
     """
     growth = 0.0
+    dust = ROUNDING * np.sqrt(np.dot(x, x))
     for k in range(x.size):
-        if x[k] == 0.0:
+        # What rounding leaves of a row that is in the span would teach about directions that it does not have.
+        if abs(x[k]) <= dust:
             continue
         length = np.hypot(R[k, k], x[k])
         c, s = R[k, k] / length, x[k] / length
@@ -275,10 +278,9 @@ def whiten(Z: Floats, counts: Ints, sums: Floats, lost: Floats, ridge: float, W:
         for i in range(n):
             W[k, i] = W[k, i] * weight if abs(W[k, i]) > dust[i] else 0.0
         theta[k] = 0.0
-        if sigma[k] > ROUNDING * sigma[0]:
-            for i in range(pulled.size):
-                j = pulled[i]
-                theta[k] += U[i, k] * (sums[j] + lost[j]) / np.sqrt(counts[j]) * (sigma[k] * weight)
+        for i in range(pulled.size):
+            j = pulled[i]
+            theta[k] += U[i, k] * (sums[j] + lost[j]) / np.sqrt(counts[j]) * (sigma[k] * weight)
     return logdet
 
 

@@ -99,7 +99,7 @@ class Result:
         )
 
     def plot(self, ax: "Axes | None" = None, *, level: float = 0.95) -> "Figure":
-        """Regret against rounds, mean and band over runs, best policy first in the legend; returns the figure."""
+        """Regret against rounds, mean and band over runs, highest curve first in the legend; returns the figure."""
         from matplotlib.figure import Figure  # drawing is optional and slow to load
 
         if ax is None:

@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_limits
 from sketchbandits import validate
 from sketchbandits.linalg import Floats, Ints
 from sketchbandits.policies.base import Policy
+from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.results import Result
 
 CHUNK = 16_384  # rounds between two looks at the clock and at Ctrl-C
@@ -57,6 +58,8 @@ class _FixedPlain:
     def __init__(self, env: Any, policy: Any, contexts: np.random.Generator) -> None:
         self.env, self.policy = env, policy
         self.means, self.gaps = env.means.tolist(), env.gaps.tolist()
+        if isinstance(policy, Policy):
+            policy.copy().update(0, 0.0)  # compile off the clock
 
     def rounds(self, noise: Floats) -> tuple[float, float]:
         policy, means, gaps, regret = self.policy, self.means, self.gaps, 0.0
@@ -75,6 +78,10 @@ class _Contextual:
 
     def __init__(self, env: Any, policy: Any, contexts: np.random.Generator) -> None:
         self.env, self.policy, self.contexts = env, policy, contexts
+        if isinstance(policy, ContextualPolicy):  # compile off the clock
+            sample, _ = env.contexts(np.random.default_rng(0))
+            twin = policy.copy()
+            twin.update(sample[twin.select(sample)], 0.0)
 
     def rounds(self, noise: Floats) -> tuple[float, float]:
         regret = seconds = 0.0
@@ -142,7 +149,8 @@ def simulate(
 
     ``checkpoints`` are the rounds at which regret is kept (default: 200, evenly spaced; the last round always).
     ``progress``: a bar with the time left, by default where a terminal is there and it takes longer than a second.
-    The policies passed in are not changed; one that has learned already starts every run from what it knows. BLAS is
+    The policies passed in are not changed; one that draws at random gets a stream a run, made from its own seed and
+    ``seed`` (CBRAP keeps its projection); one that has learned already starts every run from what it knows. BLAS is
     held to one thread meanwhile.
     """
     rounds, runs = validate.whole("rounds", rounds), validate.whole("runs", runs)
@@ -232,5 +240,6 @@ def _copy(policy: Any, seed: np.random.SeedSequence) -> Any:
     """A copy for one run; one that draws at random gets the run's own stream."""
     twin = policy.copy() if callable(getattr(policy, "copy", None)) else copy.deepcopy(policy)
     if callable(getattr(twin, "reseed", None)):
-        twin.reseed(np.random.default_rng(seed))
+        own = getattr(getattr(policy, "state", None), "key", ())  # two policies with other seeds draw otherwise
+        twin.reseed(np.random.default_rng([*map(int, own), *map(int, seed.generate_state(4))]))
     return twin

@@ -38,9 +38,11 @@ def write(path: str | PathLike[str], kind: str, settings: dict[str, Any], state:
     handle, temporary = tempfile.mkstemp(prefix=target.name, suffix=".part", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, header=np.array(json.dumps(header)), **dict(leaves(state)), **extra)
+            arrays: dict[str, Any] = {"header": np.array(json.dumps(header)), **dict(leaves(state)), **extra}
+            np.savez(file, **arrays)
             file.flush()
             os.fsync(file.fileno())
+        os.chmod(temporary, target.stat().st_mode if target.exists() else 0o644)  # not private, as temporary files are
         os.replace(temporary, target)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -61,6 +63,8 @@ def read(
         found = f"a {header.get('policy')} of format {header.get('format')}"
         raise ValueError(f"path must be a {kind} of format {FORMAT}, got {found} in {os.fspath(path)!r}")
     settings = cast(dict[str, Any], header["settings"])
+    if callable(radius) and settings.get("radius") != _FUNCTION:
+        raise ValueError(f"radius must be left out, the saved policy has radius {settings.get('radius')!r}")
     if settings.get("radius") == _FUNCTION:
         if not callable(radius):
             raise ValueError(f"radius must be the function that the saved policy was built with, got {radius!r}")

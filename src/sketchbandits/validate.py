@@ -69,6 +69,13 @@ def option(name: str, value: Any, allowed: Collection[str]) -> str:
     return value
 
 
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
 def _floats(name: str, value: ArrayLike, shape: str) -> NDArray[np.floating[Any]]:
     try:
         array = np.asarray(value)

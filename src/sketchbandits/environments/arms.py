@@ -85,7 +85,7 @@ def subspace_arms(
     n_subspaces = validate.whole("n_subspaces", n_subspaces)
     rank = validate.whole("rank", rank, most=dim - 1)
     n_arms = validate.whole("n_arms", n_arms, least=n_subspaces * rank)
-    shuffle = flag("shuffle", shuffle)
+    shuffle = validate.flag("shuffle", shuffle)
     noise = validate.number("noise", noise, least=0.0)
     normalize = validate.option("normalize", normalize, NORMALIZATIONS)
     rng = validate.generator(seed)
@@ -113,13 +113,6 @@ def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Every row divided by its norm; a zero row stays zero."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(norms > 0.0, norms, 1.0)
-
-
-def flag(name: str, value: Any) -> bool:
-    """True or False, and nothing that merely counts as one of them."""
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
 def _normalized(arms: NDArray[np.float64], normalize: str) -> NDArray[np.float64]:

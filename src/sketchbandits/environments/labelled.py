@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
-from sketchbandits.environments.arms import flag, unit_rows
+from sketchbandits.environments.arms import unit_rows
 from sketchbandits.environments.noise import checked_generator, checked_size
 
 
@@ -31,7 +31,7 @@ class LabelledEnvironment:
 
     def __init__(self, features: ArrayLike, labels: ArrayLike, *, target: Any = None, normalize: bool = True) -> None:
         rows = validate.matrix("features", features)
-        rows = unit_rows(rows) if flag("normalize", normalize) else rows
+        rows = unit_rows(rows) if validate.flag("normalize", normalize) else rows
         self.classes, members = _classes(labels, len(rows))
         self.n_arms, self.dim = len(self.classes), rows.shape[1]
         self._target_class = 0 if target is None else _position(target, self.classes)

@@ -117,8 +117,7 @@ class Plan:
     def seeds(self, run: int) -> tuple[int, int, int]:
         """Independent seeds of a run, for the environment, the policies and the noise.
 
-        Drawn from the child that ``SeedSequence(seed).spawn`` gives this run, but as whole numbers: a ``SeedSequence``
-        gives `simulate` other streams each time it is used, and all policies must meet the same noise.
+        Drawn from the child that ``SeedSequence(seed).spawn`` gives this run.
         """
         child = np.random.SeedSequence(self.seed, spawn_key=(run,))
         env, policies, noise = child.generate_state(3, np.uint64).tolist()

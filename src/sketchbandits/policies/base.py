@@ -110,9 +110,7 @@ def check_shared(
 ) -> Shared:
     """Check the common parameters; ``arm_norm=None`` means the largest norm among ``arms`` (1 without arms)."""
     largest = float(np.linalg.norm(arms, axis=1).max()) if arms is not None else 0.0
-    if arm_norm is None:
-        arm_norm = largest or 1.0
-    bound = validate.positive("arm_norm", arm_norm)
+    bound = (largest or 1.0) if arm_norm is None else validate.positive("arm_norm", arm_norm)
     if bound < largest * (1 - 1e-9):
         raise ValueError(f"arm_norm must be at least the largest arm norm {largest:g}, got {arm_norm!r}")
     return Shared(
@@ -200,11 +198,19 @@ class Policy:
         if type(reward) is not float or not -validate.LARGEST <= reward <= validate.LARGEST:
             reward = validate.number("reward", reward)
         if self._radius_is_function:
+            self._update_with_function(arm, reward)
+        else:
+            _STEPS[type(self.state)](self.state, arm, reward)
+
+    def _update_with_function(self, arm: int, reward: float) -> None:
+        before = snapshot.copy_state(self.state)
+        try:
             absorb(self.state, arm, reward)
             self._refresh_radius()
             choose(self.state)
-        else:
-            _STEPS[type(self.state)](self.state, arm, reward)
+        except BaseException:
+            self.state = before  # a user's function failed: the reward is not booked
+            raise
 
     def bounds(self) -> Floats:
         """The current upper confidence bound of every arm, from the rewards booked so far. No side effect."""

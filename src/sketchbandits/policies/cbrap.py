@@ -50,7 +50,7 @@ class CBRAP(RidgePolicy):
         projection = draw_projection(validate.generator(seed), sketch_size, dim)
         shared = check_shared(ridge, 1.0, 1.0, None, 0.5, None)
         alpha = validate.number("alpha", alpha, least=0.0)
-        return ContextualRidge(dim=dim, shared=shared, radius=alpha, name="CBRAP", projection=projection)
+        return ContextualRidge(dim=dim, shared=shared, radius=alpha, name="CBRAP", projection=projection, seed=0)
 
     def _extra(self) -> dict[str, Any]:
         return {"projection": self.projection}

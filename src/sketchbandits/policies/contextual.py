@@ -1,7 +1,7 @@
 """Policies for a fresh arm set each round: ``select(contexts) -> int``, ``update(context, reward)``.
 
 The exact ones (OFUL, LinUCB, LinTS, CBRAP) keep the triangular system ``R theta = z`` with ``R'R = V``, updated by
-Givens rotations: backward stable for any ridge and scale, so it never needs a refit. O(d^2) an update, O(n d^2) to
+Givens rotations, which need no refit. O(d^2) an update, O(n d^2) to
 bound n contexts (O(n d + d^2) for a Thompson draw), O(d^2) memory.
 """
 
@@ -44,8 +44,17 @@ class ContextualPolicy:
         """Book ``reward`` for the vector that was played: at any time, in any order."""
         vector = validate.vector("context", context, size=self.dim)
         self._check_norms("context", vector[None])
-        self._absorb(vector, validate.number("reward", reward))
-        self._refresh_radius()
+        number = validate.number("reward", reward)
+        if not callable(self.settings["radius"]):
+            self._absorb(vector, number)
+            return
+        before = snapshot.copy_state(self.state)
+        try:
+            self._absorb(vector, number)
+            self._refresh_radius()
+        except BaseException:
+            self.state = before  # a user's function failed: the reward is not booked
+            raise
 
     def _checked(self, contexts: ArrayLike) -> Floats:
         rows = validate.matrix("contexts", contexts, columns=self.dim)

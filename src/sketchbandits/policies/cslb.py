@@ -10,8 +10,9 @@ capped at ``S ||x||``, and arms are ordered by (capped bound, uncapped bound, lo
 ``(n, logdet) -> beta`` is asked about the cluster that changed, and capped likewise.
 
 **Cost** ``engine="coordinates"`` (default) keeps every cluster in the coordinates of its span: O(r^2 + |C| r) a round
-for a cluster of rank r <= l, plus O(K) to compare sentinels; memory O(N l). The dimension d is gone after the warm-up.
-``engine="sketch"`` runs Algorithms 1-3 as printed: O(l^2 d + |C| l d) a round, memory O(N d).
+for a cluster of rank r <= l, plus O(K) to compare sentinels. The dimension d is gone after the warm-up: a round touches
+O(N l) memory, arms and bases stay beside it in O(N d). ``engine="sketch"`` runs Algorithms 1-3 as printed:
+O(l^2 d + |C| l d) a round, memory O(N d).
 
 **Guarantee** every cluster's ellipsoid covers theta* at every round with probability ``1 - delta`` (Lemma 1), and for
 ``ridge >= max(1, L^2)`` regret is at most Theorem 1's `sketchbandits.confidence.theorem_bound`. Eq. (2) as printed
@@ -163,6 +164,8 @@ class CSLB(Policy):
         return _ENGINES[settings["engine"]].State
 
     def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
+        for array in extra.values():
+            array.setflags(write=False)
         self.partition = Partition(
             extra["labels"], extra["ranks"], extra["bases"], self.settings["sketch_size"], float(extra["tolerance"])
         )

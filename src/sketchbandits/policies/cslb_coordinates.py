@@ -230,7 +230,7 @@ def flat_step(
     arm: int,
     reward: float,
 ) -> None:
-    """`base.step` on the state's fields: Numba takes arrays from Python in half the time of a tuple that holds them."""
+    """`base.general_step` on the state's fields: Numba takes arrays from Python in half the time of their tuple."""
     flat_absorb(counts, place, stats, shape, level, clock, radius, coordinates, whitened, core, work, arm, reward)
     choice[0] = next_arm(place, stats, shape, level, clock, radius, work)
 

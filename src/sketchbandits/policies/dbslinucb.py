@@ -46,9 +46,10 @@ class DBSLinUCB(SketchedPolicy):
     ) -> None:
         super().__init__(arms)
         sketch_size, error = validate.whole("sketch_size", sketch_size), validate.positive("error", error)
+        compensated = validate.flag("compensated", compensated)
         shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
-        sketch = dyadic_state(self.dim, sketch_size, shared.ridge, error, compensated=bool(compensated))
-        self.settings = {"sketch_size": sketch_size, "error": error, "compensated": bool(compensated)}
+        sketch = dyadic_state(self.dim, sketch_size, shared.ridge, error, compensated=compensated)
+        self.settings = {"sketch_size": sketch_size, "error": error, "compensated": compensated}
         self.settings |= {**shared._asdict(), "radius": check_radius(radius)}
         self._start(shared, radius, sketch, np.zeros(0), seed)
 
@@ -74,10 +75,10 @@ class DBSLinUCB(SketchedPolicy):
     ) -> ContextualSketch:
         """DBSLinUCB for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
         dim, sketch_size = validate.whole("dim", dim), validate.whole("sketch_size", sketch_size)
-        error = validate.positive("error", error)
+        error, compensated = validate.positive("error", error), validate.flag("compensated", compensated)
         shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, None)
-        sketch = dyadic_state(dim, sketch_size, shared.ridge, error, compensated=bool(compensated))
-        settings = {"name": "DBSLinUCB", "sketch_size": sketch_size, "error": error, "compensated": bool(compensated)}
+        sketch = dyadic_state(dim, sketch_size, shared.ridge, error, compensated=compensated)
+        settings = {"name": "DBSLinUCB", "sketch_size": sketch_size, "error": error, "compensated": compensated}
         return ContextualSketch(
             settings=settings,
             shared=shared,

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
 from sketchbandits.compiled import kernel
-from sketchbandits.confidence import SCALE, radius_at, sampling_share
+from sketchbandits.confidence import HORIZON, SCALE, radius_at, sampling_share
 from sketchbandits.counter import new_key, normals
 from sketchbandits.linalg import Floats, Ints, combine, matvec, root_step, tied_argmax
 from sketchbandits.policies.base import MEAN, WIDTH2, Radius, check_radius, check_shared, radius_array, register
@@ -82,6 +82,12 @@ def sampling_array(scale: float | None, horizon: int | None, delta: float) -> Fl
     return np.array([free, rounds, -math.log(delta)])
 
 
+def sampling_settings(sampling: Floats) -> dict[str, Any]:
+    """What `sampling_array` was made from, as plain numbers."""
+    scale, horizon = float(sampling[SCALE]), int(sampling[HORIZON])
+    return {"scale": None if math.isnan(scale) else scale, "horizon": horizon or None}
+
+
 class LinTS(RidgePolicy):
     """Linear Thompson sampling on a fixed arm set; `contextual` for a fresh arm set each round."""
 
@@ -104,7 +110,7 @@ class LinTS(RidgePolicy):
         radius = check_radius(radius)
         sampling = sampling_array(scale, horizon, shared.delta)
         key = new_key(validate.generator(seed))
-        self.settings = {**shared._asdict(), "radius": radius, "scale": scale, "horizon": horizon}
+        self.settings = {**shared._asdict(), "radius": radius, **sampling_settings(sampling)}
         array = radius_array(radius, shared, dim=self.dim, log_share=-math.log(shared.delta))
         with self._warm_up():
             fit = build(self.arms, array)._replace(work=np.zeros(2 * self.dim + self.n_arms))

@@ -36,4 +36,4 @@ class LinUCB(RidgePolicy):
         validate.generator(seed)
         shared = check_shared(ridge, 1.0, 1.0, None, 0.5, None)
         alpha = validate.number("alpha", alpha, least=0.0)
-        return ContextualRidge(dim=dim, shared=shared, radius=alpha, name="LinUCB")
+        return ContextualRidge(dim=dim, shared=shared, radius=alpha, name="LinUCB", seed=seed)

@@ -68,4 +68,4 @@ class OFUL(RidgePolicy):
         """OFUL for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
         validate.generator(seed)
         shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, None)
-        return ContextualRidge(dim=dim, shared=shared, radius=check_radius(radius), name="OFUL")
+        return ContextualRidge(dim=dim, shared=shared, radius=check_radius(radius), name="OFUL", seed=seed)

@@ -49,7 +49,7 @@ class RidgeState(NamedTuple):
 def build(arms: Floats, radius: Floats, *, switching: float | None = None) -> RidgeState:
     """The state before the first reward; ``switching=C`` lets the choice stand until det V has grown by 1 + C."""
     n, d = arms.shape
-    coordinates = np.ascontiguousarray(arms.T)
+    coordinates = arms.T.copy(order="C")  # writable, as a copy's are: another type would be compiled again
     stats = np.zeros((4, n))
     stats[WIDTH2] = (arms**2).sum(axis=1) / radius[RIDGE]
     level = np.zeros(6)

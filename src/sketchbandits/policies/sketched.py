@@ -2,8 +2,9 @@
 
     V = S'S + alpha I from the sketch ,  b = sum y x exactly ,  theta_hat = V^-1 b
 
-``theta_hat`` is carried, not ``b``: a reward moves it by ``V^-1 x (y - x.theta_hat)``, a shrink by ``V^-1`` times what
-V has lost. The rounding errors of ``b`` in directions that were never pulled would be divided by the ridge.
+While nothing is lost, ``theta_hat`` is carried by ``theta_hat += V^-1 x (y - x.theta_hat)/D``: the rounding errors of
+``b`` in directions that were never pulled would be divided by the ridge. Once a sketch has lost mass, what ``b`` has
+outside its span is real, and every decomposition computes ``V^-1 b`` afresh.
 
 For fixed arms the coordinates ``P = Q X'`` of all arms in the sketch's basis are kept (the counterpart of ``S X'``),
 and between two decompositions every arm's mean and squared width follow by one rank-one step in O(N k). A row in a new
@@ -75,6 +76,7 @@ class SketchedState(NamedTuple):
 
     sketch: SketchState
     theta: Floats
+    target: Floats  # b
     level: Floats  # SAMPLES
     radius: Floats
     sampling: Floats  # SCALE, HORIZON, ln(1/delta); empty for an optimistic policy
@@ -100,6 +102,7 @@ def build(
     return SketchedState(
         sketch=sketch,
         theta=np.zeros(d),
+        target=np.zeros(d),
         level=np.zeros(1),
         radius=radius,
         sampling=sampling,
@@ -107,7 +110,7 @@ def build(
         choice=np.zeros(1, np.int64),
         counts=np.zeros(n, np.int64),
         stats=stats,
-        arms=np.ascontiguousarray(arms),
+        arms=arms.copy(),  # writable, as a copy's are: another type would be compiled again
         gram=arms @ arms.T if n <= LARGEST_GRAM else np.zeros((0, 0)),
         coordinates=np.zeros((room, n)),
         work=np.zeros(2 * room + 2 * d + n),
@@ -198,6 +201,8 @@ def _refresh(state: SketchedState, turn: Floats) -> None:
 @kernel
 def _learn(state: SketchedState, x: Floats, u: Floats, D: float, reward: float) -> float:
     """Move the estimate along ``V^-1 x``, whose coordinates are ``u``; returns the error over ``D``."""
+    for i in range(x.size):
+        state.target[i] += reward * x[i]
     error = (reward - np.dot(x, state.theta)) / D
     for k in range(state.sketch.size[RANK]):
         for i in range(x.size):
@@ -207,25 +212,14 @@ def _learn(state: SketchedState, x: Floats, u: Floats, D: float, reward: float) 
 
 @kernel
 def _decompose(state: SketchedState, full: bool) -> Floats:
-    """Shrink if the rows are full, make the inverse diagonal, and let the estimate follow what V has lost."""
+    """Shrink if the rows are full, make the inverse diagonal and, once mass is lost, compute ``V^-1 b`` afresh."""
     sketch, theta = state.sketch, state.theta
-    if not full:
-        return sketches.rebuild(sketch)
-    before = sketch.level[ALPHA]
-    lost, basis = sketches.shrink(sketch)
+    if full:
+        sketches.shrink(sketch)
     turn = sketches.rebuild(sketch)
-    change = np.empty(theta.size)
-    for i in range(theta.size):
-        change[i] = (before - sketch.level[ALPHA]) * theta[i]
-    for k in range(lost.size):
-        weight = 0.0
-        for i in range(theta.size):
-            weight += lost[k] * basis[k, i] * theta[i]
-        for i in range(theta.size):
-            change[i] += weight * basis[k, i]
-    sketches.solve(sketch, change)
-    for i in range(theta.size):
-        theta[i] += change[i]
+    if sketch.level[SHRUNK] > 0.0:
+        assign(theta, state.target)
+        sketches.solve(sketch, theta)
     return turn
 
 

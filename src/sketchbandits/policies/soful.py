@@ -7,8 +7,9 @@ S sqrt(ridge) (1 + rho/ridge)``; ``"closed"`` (default): ``q = k ln(1 + n L^2/(k
 ``"logdet"``: the measured ``q = ln det(I + S S'/(ridge + rho))``; or a function ``(n, logdet) -> beta``.
 **Sampling** ``exploration="ts"``: a Thompson draw ``V^-1(sqrt(ridge) Z_1 + S'Z_2)``, whose covariance is exactly
 ``V^-1``, scaled as in `lints`.
-**Cost** O(N l + l d) a round plus a decomposition in O(l^2 d + N l^2) every l rounds (``shrink="every-round"``: every
-round); ``"ts"``: O(N d) more. Memory O(N l + N^2 + l d) for N <= 2048, else O(N (l + d)).
+**Cost** O(N l + l d) a round plus a decomposition in O(l^2 d + N l^2 + N d) every l rounds (``shrink="every-round"``:
+every round; also whenever a pull multiplies det V by more than 10). ``radius="logdet"``: O(l^3) a round more, ``"ts"``:
+O(N d) more. Memory O(N l + N^2 + l d) for N <= 2048, else O(N (l + d)).
 **Guarantee** the ellipsoid covers theta* at every round with probability ``1 - delta``; regret is linear in T when
 the spectrum's tail is heavy, since rho then grows with T.
 **Reference** Kuzborskij, Cella and Cesa-Bianchi, AISTATS 2019, Algorithms 1-3.
@@ -24,7 +25,7 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.linalg import Floats
 from sketchbandits.policies.base import Radius, Shared, check_radius, check_shared
-from sketchbandits.policies.lints import sampling_array
+from sketchbandits.policies.lints import sampling_array, sampling_settings
 from sketchbandits.policies.sketched import ContextualSketch, SketchedPolicy
 from sketchbandits.sketches.base import fixed_size_state
 
@@ -61,7 +62,8 @@ class SOFUL(SketchedPolicy):
         sampling = _sampling(exploration, scale, horizon, shared)
         sketch = fixed_size_state(self.dim, sketch_size, shared.ridge, shrink, compensated=False)
         self.settings = {"sketch_size": sketch_size, **shared._asdict(), "radius": check_radius(radius)}
-        self.settings |= {"shrink": shrink, "exploration": exploration, "scale": scale, "horizon": horizon}
+        self.settings |= {"shrink": shrink, "exploration": exploration}
+        self.settings |= sampling_settings(sampling_array(scale, horizon, shared.delta))
         self._start(shared, radius, sketch, sampling, seed)
 
     @staticmethod
@@ -87,6 +89,7 @@ class SOFUL(SketchedPolicy):
         sampling = _sampling(exploration, scale, horizon, shared)
         sketch = fixed_size_state(dim, sketch_size, shared.ridge, shrink, compensated=False)
         settings = {"name": "SOFUL", "sketch_size": sketch_size, "shrink": shrink, "exploration": exploration}
+        settings |= sampling_settings(sampling_array(scale, horizon, shared.delta))
         return ContextualSketch(
             settings=settings, shared=shared, radius=check_radius(radius), sketch=sketch, sampling=sampling, seed=seed
         )

@@ -25,7 +25,7 @@ from sketchbandits.linalg import MAX_STEP, ROUNDING, Floats, Ints, assign, remov
 ROWS, CLOSED, RANK, KEEP, CAPACITY, BLOCK_RANK, TURNS = range(7)  # entries of ``size``
 RIDGE, ALPHA, SHRUNK, LOGDET, COMPENSATED, BLOCK_LIMIT, BLOCK_MASS = range(7)  # entries of ``level``
 
-NEGLIGIBLE = 1e-12  # singular values below this share of the largest are zero: repeated rows leave such dust
+NEGLIGIBLE = 1e-14  # singular values below this share of the largest are rounding noise, and zero
 FRESH_EVERY = 64  # decompositions after which everything is computed from the rows themselves
 WORST_CONDITION = 1e7  # of V, past which that happens every time
 BLOCK_TOLERANCE = 1e-8  # the residual rule of `partition`, for the rank of a block
@@ -80,11 +80,8 @@ def decompose(sketch: SketchState, first: int, fresh: bool) -> tuple[Floats, Flo
 
 
 @kernel
-def shrink(sketch: SketchState) -> tuple[Floats, Floats]:
-    """Subtract the (KEEP + 1)-th squared singular value of the open rows from all of them; at most KEEP stay.
-
-    Returns what every right singular vector has lost, and those vectors.
-    """
+def shrink(sketch: SketchState) -> None:
+    """Subtract the (KEEP + 1)-th squared singular value of the open rows from all of them; at most KEEP stay."""
     size, level = sketch.size, sketch.level
     closed, keep = size[CLOSED], size[KEEP]
     sigma, vectors, _ = decompose(sketch, closed, False)
@@ -97,9 +94,6 @@ def shrink(sketch: SketchState) -> tuple[Floats, Floats]:
             size[ROWS] += 1
     level[SHRUNK] += cut
     level[ALPHA] = level[RIDGE] + level[COMPENSATED] * level[SHRUNK]
-    for k in range(sigma.size):
-        sigma[k] = min(sigma[k] ** 2, cut)
-    return sigma, vectors
 
 
 @kernel
@@ -222,8 +216,10 @@ def _outside_block(sketch: SketchState, x: Floats) -> bool:
         return True  # past its size already
     rest, p = sketch.work[: x.size], sketch.work[2 * x.size :]
     assign(rest, x)
-    left = remove_projection(sketch.block, sketch.size[BLOCK_RANK], rest, p)
-    return left > BLOCK_TOLERANCE * np.sqrt(np.dot(x, x))
+    left, norm = remove_projection(sketch.block, sketch.size[BLOCK_RANK], rest, p), np.sqrt(np.dot(x, x))
+    # Small beside the row is not enough where rows are large: what is left must also be small beside the limit.
+    allowed = BLOCK_TOLERANCE * min(norm, np.sqrt(sketch.level[BLOCK_LIMIT]))
+    return left > max(allowed, ROUNDING * norm)
 
 
 @kernel
@@ -346,6 +342,7 @@ class Sketch:
 def fixed_size_state(dim: int, sketch_size: int, ridge: float, shrink: str, *, compensated: bool) -> SketchState:
     """Frequent Directions with a buffer of 2l rows (``"buffered"``), or of l rows (``"every-round"``)."""
     validate.option("shrink", shrink, ("buffered", "every-round"))
+    sketch_size = min(sketch_size, dim + 1)  # d rows hold everything, and one more makes "every-round" lossless too
     if shrink == "buffered":
         keep, capacity = sketch_size, 2 * sketch_size
     else:
@@ -355,6 +352,7 @@ def fixed_size_state(dim: int, sketch_size: int, ridge: float, shrink: str, *, c
 
 def dyadic_state(dim: int, sketch_size: int, ridge: float, error: float, *, compensated: bool) -> SketchState:
     """Blocks of size l, 2l, 4l, ... until one is at least d; room for all of them is reserved, not touched."""
+    sketch_size = min(sketch_size, dim)
     total, size = 2 * sketch_size, sketch_size
     while size < dim:
         size *= 2
@@ -368,4 +366,4 @@ def dyadic_state(dim: int, sketch_size: int, ridge: float, error: float, *, comp
 
 def block_count(state: SketchState, sketch_size: int) -> int:
     """How many dyadic blocks have been opened."""
-    return int(math.log2(state.size[KEEP] // sketch_size)) + 1
+    return int(math.log2(state.size[KEEP] // min(sketch_size, state.basis.shape[1]))) + 1

@@ -25,7 +25,8 @@ class DyadicBlocks(Sketch):
     ) -> None:
         super().__init__(dim, sketch_size, ridge)
         self.error = validate.positive("error", error)
-        self.state = dyadic_state(self.dim, self.sketch_size, self.ridge, self.error, compensated=bool(compensated))
+        compensated = validate.flag("compensated", compensated)
+        self.state = dyadic_state(self.dim, self.sketch_size, self.ridge, self.error, compensated=compensated)
 
     @property
     def n_blocks(self) -> int:
