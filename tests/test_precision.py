@@ -47,8 +47,7 @@ def sharp(policy, ridge, digits=80):
     return means, widths
 
 
-@pytest.mark.parametrize("radius", ["paper", "logdet"])
-@pytest.mark.parametrize("ridge", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize(("ridge", "radius"), [(1e-3, "paper"), (1.0, "paper"), (1.0, "logdet"), (1e3, "paper")])
 def test_ten_million_rounds_of_cslb_do_not_drift(ridge, radius):
     # Small d keeps the extended-precision twin affordable; a round does not depend on d.
     arms = correlated_arms(n_arms=21, dim=8, seed=1)
@@ -69,11 +68,11 @@ SCALES = [1e-6, 1.0, 1e6]
 
 
 def few(arms, ridge):
-    return CSLB(arms, sketch_size=3, ridge=ridge, arm_norm=1e9)
+    return CSLB(arms, sketch_size=3, ridge=ridge, arm_norm=1e13)
 
 
 def many(arms, ridge):
-    return CSLB(arms, sketch_size=2, ridge=ridge, arm_norm=1e9, radius="logdet")
+    return CSLB(arms, sketch_size=2, ridge=ridge, arm_norm=1e13, radius="logdet")
 
 
 @pytest.mark.parametrize("make", [few, many, OFUL, LinTS], ids=lambda make: make.__name__)
