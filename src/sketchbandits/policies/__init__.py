@@ -3,12 +3,12 @@
 from sketchbandits.policies.cbrap import CBRAP
 from sketchbandits.policies.cbscfd import CBSCFD
 from sketchbandits.policies.contextual import ContextualRidge
+from sketchbandits.policies.contextual_sketch import ContextualSketch
 from sketchbandits.policies.cslb import CSLB
 from sketchbandits.policies.dbslinucb import DBSLinUCB
 from sketchbandits.policies.lints import LinTS
 from sketchbandits.policies.linucb import LinUCB
 from sketchbandits.policies.oful import OFUL
-from sketchbandits.policies.sketched import ContextualSketch
 from sketchbandits.policies.soful import SOFUL
 from sketchbandits.policies.ucb1 import UCB1
 

@@ -25,8 +25,9 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.linalg import Floats
 from sketchbandits.policies.base import Radius, Shared, check_radius, check_shared
+from sketchbandits.policies.contextual_sketch import ContextualSketch
 from sketchbandits.policies.lints import sampling_array, sampling_settings
-from sketchbandits.policies.sketched import ContextualSketch, SketchedPolicy
+from sketchbandits.policies.sketched import SketchedPolicy
 from sketchbandits.sketches.base import fixed_size_state
 
 
