@@ -162,6 +162,7 @@ def test_times_and_tables(env):
     assert (result.rounds, result.runs, result.policies) == (T, 3, ["cs-lb", "ucb1"])
     assert all((result.seconds[name] > 0).all() for name in policies)
     assert result.warmup_seconds["cs-lb"] == policies["cs-lb"].warmup_seconds > 0
+    assert repr(result).startswith(f"Result({T:,} rounds, 3 runs, mean final regret: cs-lb ")
     frame, points = result.frame(), len(result.checkpoints)
     assert frame.columns == ["policy", "run", "round", "regret"]
     assert len(frame) == 2 * 3 * points

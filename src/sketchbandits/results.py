@@ -1,6 +1,6 @@
 """What `simulate` returns: regret curves with bands over runs, play time, a tidy table and a figure."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _STYLES = ("-", "--", ":", "-.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """Curves of all policies: every dictionary is keyed by the names given to `simulate`.
 
@@ -31,7 +31,11 @@ class Result:
     regret: dict[str, Floats]
     seconds: dict[str, Floats]
     warmup_seconds: dict[str, float]
-    seed: Any = field(default=None, repr=False)
+    seed: Any = None
+
+    def __repr__(self) -> str:
+        regrets = ", ".join(f"{name} {self.mean(name)[-1]:,.1f}" for name in self.policies)
+        return f"Result({self.rounds:,} rounds, {self.runs} runs, mean final regret: {regrets})"
 
     @property
     def policies(self) -> list[str]:
