@@ -342,7 +342,6 @@ class Sketch:
 def fixed_size_state(dim: int, sketch_size: int, ridge: float, shrink: str, *, compensated: bool) -> SketchState:
     """Frequent Directions with a buffer of 2l rows (``"buffered"``), or of l rows (``"every-round"``)."""
     validate.option("shrink", shrink, ("buffered", "every-round"))
-    sketch_size = min(sketch_size, dim + 1)  # d rows hold everything, and one more makes "every-round" lossless too
     if shrink == "buffered":
         keep, capacity = sketch_size, 2 * sketch_size
     else:
@@ -352,7 +351,6 @@ def fixed_size_state(dim: int, sketch_size: int, ridge: float, shrink: str, *, c
 
 def dyadic_state(dim: int, sketch_size: int, ridge: float, error: float, *, compensated: bool) -> SketchState:
     """Blocks of size l, 2l, 4l, ... until one is at least d; room for all of them is reserved, not touched."""
-    sketch_size = min(sketch_size, dim)
     total, size = 2 * sketch_size, sketch_size
     while size < dim:
         size *= 2
@@ -366,4 +364,4 @@ def dyadic_state(dim: int, sketch_size: int, ridge: float, error: float, *, comp
 
 def block_count(state: SketchState, sketch_size: int) -> int:
     """How many dyadic blocks have been opened."""
-    return int(math.log2(state.size[KEEP] // min(sketch_size, state.basis.shape[1]))) + 1
+    return int(math.log2(state.size[KEEP] // sketch_size)) + 1
