@@ -10,6 +10,7 @@ classes; run them over yours. ``save``, ``load`` and ``copy`` are checked where 
 
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,9 +165,9 @@ def refused_calls_change_nothing(make: Make) -> None:
     _play(policy, arms, 50)
     before = _snapshot(policy)
     for bad in (-1, N_ARMS, 1.5, "3", None, True):
-        _refuses(lambda bad=bad: policy.update(bad, 0.5), "arm", f"update({bad!r}, 0.5)")  # type: ignore[misc]
+        _refuses(partial(policy.update, bad, 0.5), "arm", f"update({bad!r}, 0.5)")
     for bad in (np.nan, np.inf, -np.inf, "1", None, True, 1e300):
-        _refuses(lambda bad=bad: policy.update(0, bad), "reward", f"update(0, {bad!r})")  # type: ignore[misc]
+        _refuses(partial(policy.update, 0, bad), "reward", f"update(0, {bad!r})")
     assert _same(before, _snapshot(policy)), "a refused call must leave the state alone"
 
 
@@ -175,7 +176,7 @@ def bad_arms_are_refused(make: Make) -> None:
     arms = _arms()
     spoiled = [np.where(np.arange(DIM) == 3, bad, arms) for bad in (np.nan, np.inf, 1e200)]
     for bad in (*spoiled, arms[0], np.zeros((0, DIM)), np.zeros((N_ARMS, 0)), [["a", "b"], ["c", "d"]]):
-        _refuses(lambda bad=bad: make(bad), "arms", "a bad arm set")  # type: ignore[misc]
+        _refuses(partial(make, bad), "arms", "a bad arm set")
 
 
 def saving_continues_bit_for_bit(make: Make) -> None:
@@ -275,12 +276,12 @@ def contextual_refusals(make: Make) -> None:
     _play_contexts(policy, 30)
     before, good = _snapshot(policy), np.eye(DIM)[0]
     for bad in (np.zeros((0, DIM)), np.ones((3, DIM + 1)), np.full((3, DIM), np.nan), good, "contexts"):
-        _refuses(lambda bad=bad: policy.select(bad), "contexts", "bad contexts")  # type: ignore[misc]
-        _refuses(lambda bad=bad: policy.bounds(bad), "contexts", "bad contexts")  # type: ignore[misc]
+        _refuses(partial(policy.select, bad), "contexts", "bad contexts")
+        _refuses(partial(policy.bounds, bad), "contexts", "bad contexts")
     for bad in (np.ones(DIM + 1), np.full(DIM, np.inf), np.eye(DIM)):
-        _refuses(lambda bad=bad: policy.update(bad, 0.5), "context", "a bad context")  # type: ignore[misc]
+        _refuses(partial(policy.update, bad, 0.5), "context", "a bad context")
     for bad in (np.nan, np.inf, "1", None):
-        _refuses(lambda bad=bad: policy.update(good, bad), "reward", "a bad reward")  # type: ignore[misc]
+        _refuses(partial(policy.update, good, bad), "reward", "a bad reward")
     assert _same(before, _snapshot(policy)), "a refused call must leave the state alone"
 
 
@@ -330,7 +331,7 @@ def sketch_refuses_bad_rows(make: Make) -> None:
     sketch.update(np.arange(1.0, DIM + 1))
     before = sketch.matrix
     for bad in (np.full(DIM, np.nan), np.ones(DIM + 1), np.eye(DIM), "row"):
-        _refuses(lambda bad=bad: sketch.update(bad), "x", "a bad row")  # type: ignore[misc]
+        _refuses(partial(sketch.update, bad), "x", "a bad row")
     sketch.update(np.zeros(DIM))
     assert np.array_equal(before, sketch.matrix), "refused and zero rows must change nothing"
 
