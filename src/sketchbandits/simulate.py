@@ -11,7 +11,7 @@ import copy
 import importlib
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -103,14 +103,17 @@ class _Contextual:
 class _Progress:
     """A bar with the time left on the terminal, from the first second on, unless it is not wanted."""
 
-    def __init__(self, wanted: bool | None, total: int) -> None:
-        self.wanted = sys.stderr.isatty() if wanted is None else wanted
+    def __init__(self, wanted: bool | None | Callable[[int], None], total: int) -> None:
+        self.report = wanted if callable(wanted) else None
+        self.wanted = sys.stderr.isatty() if wanted is None else wanted is True
         self.total, self.done, self.started = total, 0, time.monotonic()
         self.bar: Any = None
 
     def advance(self, rounds: int, what: str) -> None:
         """So many more rounds are played; ``what`` is playing."""
         self.done += rounds
+        if self.report is not None:
+            self.report(rounds)
         if self.wanted and self.bar is None and time.monotonic() - self.started > 1.0:
             self.bar = self._open()
             self.bar.start()
@@ -143,12 +146,15 @@ def simulate(
     runs: int = 1,
     seed: Any = 0,
     checkpoints: ArrayLike | None = None,
-    progress: bool | None = None,
+    progress: bool | None | Callable[[int], None] = None,
+    after: Callable[[str, int, Any], None] | None = None,
 ) -> Result:
     """Play every policy for ``rounds`` rounds, ``runs`` times; see `sketchbandits.results.Result`.
 
     ``checkpoints`` are the rounds at which regret is kept (default: 200, evenly spaced; the last round always).
-    ``progress``: a bar with the time left, by default where a terminal is there and it takes longer than a second.
+    ``progress``: a bar with the time left, by default where a terminal is there and it takes longer than a second; or a
+    function, called now and then with the number of rounds played since its last call.
+    ``after`` is called with (name, run, policy) when a run has ended: the copy that played, with all it has learned.
     The policies passed in are not changed; one that draws at random gets a stream a run, made from its own seed and
     ``seed`` (CBRAP keeps its projection); one that has learned already starts every run from what it knows. BLAS is
     held to one thread meanwhile.
@@ -169,6 +175,8 @@ def simulate(
                 for i, (curve, spent) in enumerate(_curve(env, playing, noise, points, bar, f"{name}, run {run + 1}")):
                     regret[name][run, i] = curve
                     seconds[name][run] = spent
+                if after is not None:
+                    after(name, run, policy)
     warmup = {name: float(getattr(policy, "warmup_seconds", 0.0)) for name, policy in policies.items()}
     return Result(points, regret, seconds, warmup, seed)
 

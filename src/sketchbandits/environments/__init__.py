@@ -1,6 +1,12 @@
 """Where policies are tried: arm generators, reward noise, linear environments and labelled data as bandits."""
 
-from sketchbandits.environments.arms import correlated_arms, heavy_tailed_arms, subspace_arms, uniform_parameter
+from sketchbandits.environments.arms import (
+    correlated_arms,
+    heavy_tailed_arms,
+    isotropic_parameter,
+    subspace_arms,
+    uniform_parameter,
+)
 from sketchbandits.environments.labelled import LabelledEnvironment
 from sketchbandits.environments.linear import LinearEnvironment
 from sketchbandits.environments.noise import truncated_gaussian
@@ -10,6 +16,7 @@ __all__ = [
     "LinearEnvironment",
     "correlated_arms",
     "heavy_tailed_arms",
+    "isotropic_parameter",
     "subspace_arms",
     "truncated_gaussian",
     "uniform_parameter",

@@ -38,7 +38,7 @@ def correlated_arms(
     if normalize == "unit":
         return unit_rows(directions)[group]  # scaled before repeating, so that a group is equal to the last bit
     coefficients: NDArray[Any] = rng.integers(1, 11, n_arms) if group_size == 1 else rng.uniform(0.1, 1.0, n_arms)
-    return _normalized(coefficients[:, None] * directions[group], normalize)
+    return normalized(coefficients[:, None] * directions[group], normalize)
 
 
 def heavy_tailed_arms(
@@ -56,7 +56,7 @@ def heavy_tailed_arms(
     rng = validate.generator(seed)
     basis = _orthonormal(rng, dim, dim)
     deviations = np.arange(1.0, dim + 1.0) ** (-decay / 2)
-    return _normalized((rng.standard_normal((n_arms, dim)) * deviations) @ basis.T, normalize)
+    return normalized((rng.standard_normal((n_arms, dim)) * deviations) @ basis.T, normalize)
 
 
 def subspace_arms(
@@ -91,7 +91,7 @@ def subspace_arms(
     rng = validate.generator(seed)
     sizes = np.bincount(np.arange(n_arms) % n_subspaces)
     arms = np.concatenate([_subspace_block(rng, size, dim, rank, noise) for size in sizes])
-    return _normalized(rng.permutation(arms) if shuffle else arms, normalize)
+    return normalized(rng.permutation(arms) if shuffle else arms, normalize)
 
 
 def uniform_parameter(dim: int, *, norm: float = 1.0, seed: Any = None) -> NDArray[np.float64]:
@@ -109,14 +109,26 @@ def uniform_parameter(dim: int, *, norm: float = 1.0, seed: Any = None) -> NDArr
     return norm * unit_rows(_positive_uniform(rng, (1, dim))).ravel()
 
 
-def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def isotropic_parameter(dim: int, *, norm: float = 1.0, seed: Any = None) -> NDArray[np.float64]:
+    """A hidden parameter in a uniformly random direction, of length ``norm``."""
+    dim = validate.whole("dim", dim)
+    norm = validate.positive("norm", norm)
+    rng = np.random.default_rng(validate.generator(seed).integers(2**63, size=4))  # a child stream, as above
+    return norm * unit_rows(rng.standard_normal((1, dim))).ravel()
+
+
+def unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Every row divided by its norm; a zero row stays zero."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(norms > 0.0, norms, 1.0)
 
 
-def _normalized(arms: NDArray[np.float64], normalize: str) -> NDArray[np.float64]:
-    return unit_rows(arms) if normalize == "unit" else arms / np.linalg.norm(arms, axis=1).max()
+def normalized(arms: NDArray[Any], normalize: str) -> NDArray[Any]:
+    """All arms divided by the largest norm (``"max"``), or each by its own (``"unit"``); zero stays zero."""
+    if normalize == "unit":
+        return unit_rows(arms)
+    largest = np.linalg.norm(arms, axis=1).max()
+    return arms / largest if largest > 0.0 else arms.copy()
 
 
 def _positive_uniform(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:

@@ -344,6 +344,11 @@ class SketchedPolicy(Policy):
         """What shrinking has taken from every direction at most, ``rho``."""
         return float(self.state.sketch.level[SHRUNK])
 
+    @property
+    def sketch_rank(self) -> int:
+        """How many directions the sketch holds, ``k``: a round costs O(N k + k d)."""
+        return int(self.state.sketch.size[RANK])
+
     def _refresh_radius(self) -> None:
         if self._radius_is_function:
             n, logdet = self.state.level[SAMPLES], self.state.sketch.level[sketches.LOGDET]

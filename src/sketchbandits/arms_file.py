@@ -1,0 +1,198 @@
+"""Arms of a user's own: one row an arm, from a ``.npy``, ``.csv`` or ``.parquet`` file."""
+
+import csv
+import io
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchbandits import validate
+from sketchbandits.linalg import Floats
+
+if TYPE_CHECKING:
+    import polars
+
+_CONTENTS = {
+    ".npy": "a 2-D array of numbers as numpy.save writes it",
+    ".csv": "UTF-8 text with no row longer than the first and every quote closed",
+    ".parquet": "an intact Parquet file",
+}
+_ROWS = "rows are counted from 1"
+
+
+@dataclass(frozen=True)
+class ArmFile:
+    """Arms of shape (N, d), read-only, with a name for every row and every column.
+
+    ``arms`` is float64, or float32 where a ``.npy`` file was: the tolerance of a partition depends on it.
+    """
+
+    arms: Floats
+    ids: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+def read_arms(
+    path: str | os.PathLike[str], *, id_column: str | None = None, features: Sequence[str] | None = None
+) -> ArmFile:
+    """Read arms, taking the columns ``features`` in the order given, or every column but ``id_column``.
+
+    A ``.csv`` file is separated by commas, semicolons or tabs; it has no header if all of its first row are numbers.
+    Columns without a name are called ``"0"``, ``"1"``, ..., and so are rows without an id.
+    """
+    path, ids, names = Path(path), None, None
+    if path.suffix.lower() not in _CONTENTS:
+        raise ValueError(f"arms must be a file that ends in .npy, .csv or .parquet, got {str(path)!r}")
+    if path.suffix.lower() == ".npy":
+        values = _array(path, id_column, features)
+    else:
+        values, ids, names = _table(path, id_column, features)
+    arms: NDArray[Any] = validate.matrix("arms", values)
+    if values.dtype.kind == "f" and values.dtype.itemsize == 4:
+        arms = arms.astype(np.float32)
+    arms.flags.writeable = False
+    return ArmFile(arms, ids or _count(len(arms)), names or _count(arms.shape[1]))
+
+
+def _array(path: Path, id_column: Any, features: Any) -> NDArray[Any]:
+    for name, value in (("id_column", id_column), ("features", features)):
+        if value is not None:
+            raise ValueError(f"{name} must be left out for a .npy file, which has no column names, got {value!r}")
+    try:
+        values = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped: the only copy is the one `matrix` makes
+        floats = values.ndim == 2 and values.dtype.kind == "f"  # fails for an .npz archive under another name
+    except OSError:
+        raise
+    except Exception:  # a damaged head fails anywhere from the tokenizer to the shape
+        raise _damaged(path) from None
+    if floats:
+        _check_finite(values, _count(values.shape[1]), f"{_ROWS}, columns from 0")
+    return values
+
+
+def _table(path: Path, id_column: str | None, features: Sequence[str] | None) -> tuple[Any, Any, Any]:
+    """Values, ids if there are any, and the names of the columns."""
+    import polars  # here and not above: a tenth of a second that a .npy file need not wait
+
+    try:
+        with path.open("rb"):  # polars would take a folder for one table in many files
+            text = path.suffix.lower() == ".csv"
+            table, note = _open_csv(path) if text else (polars.scan_parquet(path.absolute(), glob=False), _ROWS)
+            names = _chosen(table.collect_schema().names(), id_column, features)
+            wanted = names if id_column is None else (*names, id_column)
+            frame = table.select(polars.selectors.by_name(*wanted)).collect()
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException, csv.Error, UnicodeDecodeError):
+        raise _damaged(path) from None
+    ids = None if id_column is None else _ids(_cells(frame, id_column, text), note)
+    columns = [_numbers(_cells(frame, name, text), note, text=text, chosen=features is not None) for name in names]
+    values = polars.DataFrame(columns).to_numpy() if columns else np.empty((frame.height, 0))
+    _check_finite(values, names, note)
+    return values, ids, names
+
+
+def _open_csv(path: Path) -> "tuple[polars.LazyFrame, str]":
+    """All columns as text, so that ids keep their zeros and a bad cell can be shown."""
+    import polars  # as in `_table`
+
+    # Blank lines are stripped: at the end they would be arms without values.
+    data = path.read_bytes().removeprefix(b"\xef\xbb\xbf").strip(b"\r\n")
+    if not data:
+        raise ValueError(f"arms must be a .csv file with a row for each arm, got the empty file {str(path)!r}")
+    unquoted = re.sub(rb'"[^"]*"', b"", io.BytesIO(data).readline())
+    # The comma last: it may also stand in decimals.
+    separator = "\t" if b"\t" in unquoted else ";" if b";" in unquoted else ","
+    row = next(csv.reader(io.TextIOWrapper(io.BytesIO(data), "utf-8", newline=""), delimiter=separator))
+    names = [field.strip() for field in row]
+    header = polars.Series(names).cast(float, strict=False).has_nulls()
+    name, times = Counter(names).most_common(1)[0]
+    if header and times > 1:
+        raise ValueError(f"arms must have columns of distinct names, got {name!r} {times} times")
+    frame = polars.read_csv(data, separator=separator, has_header=header, infer_schema_length=0)
+    frame.columns = names if header else list(_count(len(names)))
+    note = f"{_ROWS} below the header" if header else f"{_ROWS}, columns from 0"
+    return frame.lazy(), note
+
+
+def _chosen(present: Sequence[str], id_column: str | None, features: Sequence[str] | None) -> tuple[str, ...]:
+    """The names of the feature columns."""
+    allowed = f"the columns {_listed(map(repr, present))}"
+    if id_column is not None and id_column not in present:
+        raise ValueError(f"id_column must be one of {allowed}, got {id_column!r}")
+    if features is None:
+        return tuple(name for name in present if name != id_column)
+    if isinstance(features, str) or not len(features):
+        raise ValueError(f"features must be a list of one or more of {allowed}, got {features!r}")
+    for name, times in Counter(features).items():
+        if name not in present:
+            raise ValueError(f"features must be among {allowed}, got {name!r}")
+        if times > 1:
+            raise ValueError(f"features must be distinct ones of {allowed}, got {name!r} {times} times")
+    if id_column in features:
+        raise ValueError(f"features must be other columns than id_column, got {id_column!r} for both")
+    return tuple(features)
+
+
+def _cells(frame: "polars.DataFrame", name: str, text: bool) -> "polars.Series":
+    """One column, with null for an empty cell of a text file."""
+    column = frame.get_column(name)
+    return column.str.strip_chars().replace("", None) if text else column
+
+
+def _ids(column: "polars.Series", note: str) -> tuple[str, ...]:
+    if column.dtype.is_nested():
+        raise ValueError(f"id_column must hold text or whole numbers, got {column.name!r} of type {column.dtype}")
+    ids = (column.fill_nan(None) if column.dtype.is_float() else column).cast(str, strict=False)
+    missing = (ids.is_null() | (ids.str.strip_chars() == "")).arg_true()
+    if len(missing):
+        raise ValueError(f"id_column must hold an id in every row, got none in row {missing[0] + 1} ({note})")
+    repeated = ids.filter(ids.is_duplicated())
+    if len(repeated):
+        rows = _listed((ids == repeated[0]).arg_true() + 1)
+        raise ValueError(f"id_column must hold another id in every row, got {repeated[0]!r} in rows {rows} ({note})")
+    return tuple(ids)
+
+
+def _numbers(column: "polars.Series", note: str, *, text: bool, chosen: bool) -> "polars.Series":
+    """One column in float64; text, truth values and missing values are refused."""
+    who, advice = ("features", "") if chosen else ("arms", ": name that column with id_column or choose features")
+    if not (text or column.dtype.is_numeric() or column.null_count() == len(column)):
+        raise ValueError(f"{who} must be columns of numbers, got column {column.name!r} of type {column.dtype}{advice}")
+    numbers = column.cast(float, strict=False)
+    odd = (numbers.is_null() & column.is_not_null()).arg_true()
+    if len(odd):
+        found = f"{column[odd[0]][:40]!r} in column {column.name!r}, row {odd[0] + 1} ({note})"
+        raise ValueError(f"{who} must be columns of numbers, got {found}{advice}")
+    if numbers.has_nulls():
+        row = numbers.is_null().arg_true()[0] + 1
+        raise ValueError(f"arms must be finite numbers, got no value in column {column.name!r}, row {row} ({note})")
+    return numbers
+
+
+def _check_finite(values: NDArray[Any], names: Sequence[str], note: str) -> None:
+    finite = np.isfinite(values)
+    if not finite.all():
+        row, column = map(int, np.unravel_index(np.argmin(finite), finite.shape))
+        found = f"{values[row, column]} in column {names[column]!r}, row {row + 1} ({note})"
+        raise ValueError(f"arms must be finite numbers, got {found}")
+
+
+def _damaged(path: Path) -> ValueError:
+    contents = _CONTENTS[path.suffix.lower()]
+    return ValueError(f"arms must be {contents}, got {str(path)!r}, which is damaged or something else")
+
+
+def _count(size: int) -> tuple[str, ...]:
+    return tuple(map(str, range(size)))
+
+
+def _listed(words: Iterable[Any]) -> str:
+    """At most ten of them."""
+    known = list(map(str, words))
+    return ", ".join(known[:10]) + (f" and {len(known) - 10} more" if len(known) > 10 else "")
