@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
     import polars
 
 _CONTENTS = {
-    ".npy": "a 2-D array of numbers as numpy.save writes it",
-    ".csv": "UTF-8 text with no row longer than the first and every quote closed",
-    ".parquet": "an intact Parquet file",
+    ".npy": "a 2-D array of numbers in a .npy file as numpy.save writes it",
+    ".csv": "a .csv file in UTF-8 with no row longer than the first and every quote closed",
+    ".parquet": "an intact .parquet file",
 }
 _ROWS = "rows are counted from 1"
 
@@ -39,18 +38,16 @@ class ArmFile:
     features: tuple[str, ...]
 
 
-def read_arms(
-    path: str | os.PathLike[str], *, id_column: str | None = None, features: Sequence[str] | None = None
-) -> ArmFile:
+def read_arms(path: str | Path, *, id_column: str | None = None, features: Sequence[str] | None = None) -> ArmFile:
     """Read arms, taking the columns ``features`` in the order given, or every column but ``id_column``.
 
     A ``.csv`` file is separated by commas, semicolons or tabs; it has no header if all of its first row are numbers.
     Columns without a name are called ``"0"``, ``"1"``, ..., and so are rows without an id.
     """
     path, ids, names = Path(path), None, None
-    if path.suffix.lower() not in _CONTENTS:
+    if (suffix := path.suffix.lower()) not in _CONTENTS:
         raise ValueError(f"arms must be a file that ends in .npy, .csv or .parquet, got {str(path)!r}")
-    if path.suffix.lower() == ".npy":
+    if suffix == ".npy":
         values = _array(path, id_column, features)
     else:
         values, ids, names = _table(path, id_column, features)
@@ -65,14 +62,16 @@ def _array(path: Path, id_column: Any, features: Any) -> NDArray[Any]:
     for name, value in (("id_column", id_column), ("features", features)):
         if value is not None:
             raise ValueError(f"{name} must be left out for a .npy file, which has no column names, got {value!r}")
+    with path.open("rb") as file:
+        if file.read(6) != b"\x93NUMPY":  # such as an .npz archive under another name, or a pickle
+            raise _damaged(path)
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped: the only copy is the one `matrix` makes
-        floats = values.ndim == 2 and values.dtype.kind == "f"  # fails for an .npz archive under another name
     except OSError:
         raise
     except Exception:  # a damaged head fails anywhere from the tokenizer to the shape
         raise _damaged(path) from None
-    if floats:
+    if values.ndim == 2 and values.dtype.kind == "f":
         _check_finite(values, _count(values.shape[1]), f"{_ROWS}, columns from 0")
     return values
 
@@ -146,23 +145,25 @@ def _cells(frame: "polars.DataFrame", name: str, text: bool) -> "polars.Series":
 
 
 def _ids(column: "polars.Series", note: str) -> tuple[str, ...]:
-    if column.dtype.is_nested():
+    import polars  # as in `_table`
+
+    if column.dtype.is_nested() or column.dtype == polars.Binary:
         raise ValueError(f"id_column must hold text or whole numbers, got {column.name!r} of type {column.dtype}")
-    ids = (column.fill_nan(None) if column.dtype.is_float() else column).cast(str, strict=False)
+    ids = (column.fill_nan(None) if column.dtype.is_float() else column).cast(str)
     missing = (ids.is_null() | (ids.str.strip_chars() == "")).arg_true()
     if len(missing):
         raise ValueError(f"id_column must hold an id in every row, got none in row {missing[0] + 1} ({note})")
     repeated = ids.filter(ids.is_duplicated())
     if len(repeated):
         rows = _listed((ids == repeated[0]).arg_true() + 1)
-        raise ValueError(f"id_column must hold another id in every row, got {repeated[0]!r} in rows {rows} ({note})")
+        raise ValueError(f"id_column must hold every id once, got {repeated[0]!r} in rows {rows} ({note})")
     return tuple(ids)
 
 
 def _numbers(column: "polars.Series", note: str, *, text: bool, chosen: bool) -> "polars.Series":
     """One column in float64; text, truth values and missing values are refused."""
     who, advice = ("features", "") if chosen else ("arms", ": name that column with id_column or choose features")
-    if not (text or column.dtype.is_numeric() or column.null_count() == len(column)):
+    if not (text or column.dtype.is_numeric() or str(column.dtype) == "Null"):
         raise ValueError(f"{who} must be columns of numbers, got column {column.name!r} of type {column.dtype}{advice}")
     numbers = column.cast(float, strict=False)
     odd = (numbers.is_null() & column.is_not_null()).arg_true()

@@ -8,6 +8,7 @@ uncompiled.
 """
 
 import copy
+import functools
 import importlib
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from sketchbandits import validate
 from sketchbandits.linalg import Floats, Ints
@@ -103,7 +104,7 @@ class _Contextual:
 class _Progress:
     """A bar with the time left on the terminal, from the first second on, unless it is not wanted."""
 
-    def __init__(self, wanted: bool | None | Callable[[int], None], total: int) -> None:
+    def __init__(self, wanted: bool | Callable[[int], None] | None, total: int) -> None:
         self.report = wanted if callable(wanted) else None
         self.wanted = sys.stderr.isatty() if wanted is None else wanted is True
         self.total, self.done, self.started = total, 0, time.monotonic()
@@ -146,7 +147,7 @@ def simulate(
     runs: int = 1,
     seed: Any = 0,
     checkpoints: ArrayLike | None = None,
-    progress: bool | None | Callable[[int], None] = None,
+    progress: bool | Callable[[int], None] | None = None,
     after: Callable[[str, int, Any], None] | None = None,
 ) -> Result:
     """Play every policy for ``rounds`` rounds, ``runs`` times; see `sketchbandits.results.Result`.
@@ -181,10 +182,15 @@ def simulate(
     return Result(points, regret, seconds, warmup, seed)
 
 
-def _one_blas_thread() -> threadpool_limits:
-    """Matrices here are small: a second thread mostly waits, and on a busy machine makes a refit 20 times slower."""
+@functools.cache
+def _libraries() -> ThreadpoolController:
     importlib.import_module("scipy.linalg.cython_lapack")  # what the kernels call: it must be loaded to be limited
-    return threadpool_limits(limits=1, user_api="blas")
+    return ThreadpoolController()  # looking through all loaded libraries takes milliseconds: once is enough
+
+
+def _one_blas_thread() -> Any:
+    """Matrices here are small: a second thread mostly waits, and on a busy machine makes a refit 20 times slower."""
+    return _libraries().limit(limits=1, user_api="blas")
 
 
 def _curve(

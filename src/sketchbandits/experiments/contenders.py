@@ -1,8 +1,8 @@
 """Policies by name, as the command line takes them, and how each always looks.
 
-    cslb                                 a policy with the experiment's parameters
-    cslb:sketch_size=8,radius=logdet     the same with two of its own
-    cslb:sketch_size=8,oful,ucb1         three policies: a piece with "=" belongs to the policy before it
+cslb                                 a policy with the experiment's parameters
+cslb:sketch_size=8,radius=logdet     the same with two of its own
+cslb:sketch_size=8,oful,ucb1         three policies: a piece with "=" belongs to the policy before it
 """
 
 import inspect
@@ -81,7 +81,7 @@ class Contender:
         accepted = _parameters(self.kind)
         given = {name: value for name, value in parameters.items() if name in accepted}
         try:
-            return KINDS[self.kind].policy(arms, **{**given, **dict(self.options), "seed": seed})  # type: ignore[call-arg]
+            return KINDS[self.kind].policy(arms, **{**given, **dict(self.options), "seed": seed})
         except TypeError as error:  # a required one is missing
             raise ValueError(f"policies must have all their parameters, got {str(self)!r}: {error}") from None
 

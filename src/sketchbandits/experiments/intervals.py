@@ -60,7 +60,7 @@ def ratio(numerator: ArrayLike, denominator: ArrayLike) -> Interval:
 
 
 def exponent(sizes: ArrayLike, values: Floats) -> Interval:
-    """The power with which ``values`` (runs, sizes) grow: the slope of a straight line through each run's logarithms."""
+    """The power with which ``values`` (runs, sizes) grow: the slope of a line through each run's logarithms."""
     x = np.log(np.asarray(sizes, dtype=np.float64))
     x -= x.mean()
     return interval(np.log(values) @ x / (x @ x))

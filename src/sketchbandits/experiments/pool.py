@@ -10,13 +10,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Any
 
 from sketchbandits.experiments.runs import Journal, Outcome, Task
 
-PREPARING, PLAYING, TIMING = "preparing (kernels compile once)", "playing", "timing, one run at a time"
+PREPARING, PLAYING, TIMING = "preparing, kernels compile once", "playing", "timing one by one"
+WRITING = "writing"
 REHEARSAL = 256  # rounds
 LOOK = 0.2  # seconds between two looks at the workers
 
@@ -37,34 +38,37 @@ def play_all(tasks: Sequence[Task], journal: Journal, *, jobs: int, watch: Watch
     timed = [task for task in missing if task.timed]
     # The longest first: a long run that starts last would keep one process busy alone.
     untimed = sorted((task for task in missing if not task.timed), key=lambda task: -expected[task])
+    jobs = max(1, min(jobs, len(untimed)))
+    meter = _Meter(expected, jobs, len(outcomes), watch)
 
     def finish(task: Task, outcome: Outcome) -> None:
         journal.append(task, outcome)
         outcomes[task] = outcome
+        meter.finished += 1
 
-    stage = _Stage(PLAYING, untimed, expected, watch)
     if jobs == 1:
-        _one_by_one(untimed, stage, finish)
+        _one_by_one(PLAYING, untimed, meter, finish)
     else:
-        _in_parallel(untimed, min(jobs, len(untimed)), stage, finish)
-    _one_by_one(timed, _Stage(TIMING, timed, expected, watch), finish)
+        _in_parallel(untimed, jobs, meter, finish)
+    _one_by_one(TIMING, timed, meter, finish)
     return outcomes
 
 
-class _Stage:
-    """How far a list of tasks is: runs in words, expected seconds as a share."""
+class _Meter:
+    """How far all runs are: their number in words, expected seconds on the wall as a share."""
 
-    def __init__(self, name: str, tasks: Sequence[Task], expected: dict[Task, float], watch: Watch) -> None:
-        self.name, self.runs, self.watch = name, len(tasks), watch
-        self.expected, self.total = expected, sum(expected[task] for task in tasks)
-        self.finished, self.looked = 0, -1.0
+    def __init__(self, expected: Mapping[Task, float], jobs: int, finished: int, watch: Watch) -> None:
+        self.weights = {task: seconds / (1 if task.timed else jobs) for task, seconds in expected.items()}
+        self.total, self.runs = sum(self.weights.values()), finished + len(expected)
+        self.finished, self.watch = finished, watch
+        self.before, self.looked = 0.0, -1.0  # seconds of the stages before, and when `watch` was last called
 
-    def show(self, seconds: float, *, now: bool = False) -> None:
-        """So many expected seconds are done."""
+    def show(self, stage: str, seconds: float, *, now: bool = False) -> None:
+        """So many expected seconds of this stage are done."""
         if now or time.monotonic() - self.looked > LOOK:
             self.looked = time.monotonic()
-            share = min(seconds / self.total, 1.0) if self.total else 1.0
-            self.watch(self.name, f"{self.finished} of {self.runs} runs", share)
+            share = min((self.before + seconds) / self.total, 1.0) if self.total else 1.0
+            self.watch(stage, f"{self.finished} of {self.runs} runs", share)
 
 
 def _rehearse(tasks: Sequence[Task], watch: Watch) -> dict[Task, float]:
@@ -85,37 +89,34 @@ def _rehearse(tasks: Sequence[Task], watch: Watch) -> dict[Task, float]:
     return expected
 
 
-def _one_by_one(tasks: Sequence[Task], stage: _Stage, finish: Callable[[Task, Outcome], None]) -> None:
-    done = 0.0
+def _one_by_one(stage: str, tasks: Sequence[Task], meter: _Meter, finish: Callable[[Task, Outcome], None]) -> None:
+    if tasks:
+        meter.show(stage, 0.0, now=True)
     for task in tasks:
-        weight, played = stage.expected[task], 0
+        played = 0
 
-        def advance(rounds: int, task: Task = task, weight: float = weight, before: float = done) -> None:
+        def advance(rounds: int, task: Task = task) -> None:
             nonlocal played
             played += rounds
-            stage.show(before + weight * played / task.rounds)
+            meter.show(stage, meter.weights[task] * played / task.rounds)
 
-        stage.show(done, now=done == 0.0)
         finish(task, task.play(advance))
-        stage.finished += 1
-        done += weight
+        meter.before += meter.weights[task]
 
 
-def _in_parallel(tasks: Sequence[Task], jobs: int, stage: _Stage, finish: Callable[[Task, Outcome], None]) -> None:
-    if not tasks:
-        return
-    stage.show(0.0, now=True)
+def _in_parallel(tasks: Sequence[Task], jobs: int, meter: _Meter, finish: Callable[[Task, Outcome], None]) -> None:
+    meter.show(PLAYING, 0.0, now=True)
     with _workers(jobs) as (pool, done):
         with _interrupts_ignored():  # workers inherit it: Ctrl-C is for this process, which then stops them
             running: dict[Future[Outcome], Task] = {
-                pool.submit(_work, task, stage.expected[task]): task for task in tasks
+                pool.submit(_work, task, meter.weights[task]): task for task in tasks
             }
         while running:
             ready, _ = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
             for future in ready:
                 finish(running.pop(future), future.result())
-                stage.finished += 1
-            stage.show(done.value)
+            meter.show(PLAYING, done.value)
+    meter.before += sum(meter.weights[task] for task in tasks)
 
 
 @contextlib.contextmanager

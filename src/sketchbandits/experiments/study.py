@@ -1,16 +1,21 @@
-"""A set of runs with names: what was played, arranged for tables, figures and verdicts."""
+"""What is to be played, as experiments of named groups of runs; and what was played, looked up by the same names."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from sketchbandits import validate
+from sketchbandits.experiments.contenders import Contender
 from sketchbandits.experiments.runs import Outcome, Task
+from sketchbandits.experiments.scenes import FileScene, Scene
 from sketchbandits.linalg import Floats, Ints
 
 Group = tuple[Task, ...]  # the runs of one policy in one scene, in order
+Groups = Mapping[tuple[Any, ...], Group]
+LONGEST, MOST_RUNS = 10**9, 10**4
 
 
 class NotPlayedError(LookupError):
@@ -61,7 +66,7 @@ class Runs:
 class Experiment(Mapping[Any, Runs]):
     """Groups by key, looked up in the outcomes; a key that was not played raises `NotPlayedError`."""
 
-    def __init__(self, groups: Mapping[Hashable, Group], outcomes: Mapping[Task, Outcome]) -> None:
+    def __init__(self, groups: Groups, outcomes: Mapping[Task, Outcome]) -> None:
         self.groups, self._outcomes = groups, outcomes
 
     def __getitem__(self, key: Any) -> Runs:
@@ -74,3 +79,64 @@ class Experiment(Mapping[Any, Runs]):
 
     def __len__(self) -> int:
         return len(self.groups)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What to play: subclasses say in which `experiments`. A field not allowed raises ``ValueError`` naming it."""
+
+    policies: tuple[Contender, ...]
+    rounds: int
+    runs: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        validate.whole("rounds", self.rounds, least=100, most=LONGEST)
+        validate.whole("runs", self.runs, most=MOST_RUNS)
+        validate.whole("seed", self.seed, least=0)
+        if not self.policies:
+            raise ValueError("policies must name at least one, got none")
+
+    @property
+    def experiments(self) -> Mapping[str, Groups]:
+        """Every experiment by its name."""
+        raise NotImplementedError
+
+    @property
+    def timed_rounds(self) -> int:
+        """The length of a timed run: an eighth, since it is played alone."""
+        return max(min(self.rounds, 1000), self.rounds // 8)
+
+    def group(
+        self, scene: Scene | FileScene, contender: Contender, rounds: int | None = None, *, timed: bool = False
+    ) -> Group:
+        """All runs of a policy in a scene."""
+        length = rounds or self.rounds
+        return tuple(Task(scene, contender, length, run, self.seed, timed) for run in range(self.runs))
+
+    def check(self) -> None:
+        """Build every policy once, so that an option that is not allowed is refused before the first round."""
+        tried = set()
+        for group in self.experiments["regret"].values():
+            scene, contender = group[0].scene, group[0].contender
+            if contender in tried:
+                continue
+            tried.add(contender)
+            arms, _ = scene.draw(group[0].seeds()[0])
+            try:
+                contender.build(arms, {k: v for k, v in vars(scene.model).items() if v is not None}, 0)
+            except ValueError as error:
+                raise ValueError(
+                    f"policies must have options that are allowed, got {str(contender)!r}: {error}"
+                ) from None
+
+    def tasks(self) -> list[Task]:
+        """Every run; timed ones in an order that interleaves the policies, so that a slow minute meets all of them."""
+        groups = [group for experiment in self.experiments.values() for group in experiment.values()]
+        untimed = [task for group in groups for task in group if not task.timed]
+        timed = [task for group in groups for task in group if task.timed]
+        return untimed + sorted(timed, key=lambda task: task.run)
+
+    def study(self, outcomes: Mapping[Task, Outcome]) -> dict[str, Experiment]:
+        """The experiments with their outcomes."""
+        return {name: Experiment(groups, outcomes) for name, groups in self.experiments.items()}

@@ -1,5 +1,7 @@
 """Claims about running time, from the runs that were timed alone."""
 
+from typing import Any
+
 import numpy as np
 
 from sketchbandits.experiments import paper
@@ -65,7 +67,9 @@ def _warmup(study: Study) -> list[Finding]:
             T = float(study["regret"][*place, "cslb"].checkpoints[-1])
             share = {t: interval(_warmup_share(runs.warmup_seconds, runs.microseconds, t)) for t in (T / 100, T)}
             outcome = outcome_of([share[T].side(NEGLIGIBLE)], good="below", bad="above")
-            figures = {f"share of all time at T = {t:,.0f}": value for t, value in share.items()}
+            figures: dict[str, Any] = {f"share of all time at T = {t:,.0f}": value for t, value in share.items()}
+            per_round = 1e-6 * runs.microseconds.mean()
+            figures["T from which it is below 1 %"] = round(runs.warmup_seconds.mean() * 99 / per_round)
             findings.append(Finding({"form": form, **_case(place)}, outcome, figures))
     return findings
 
@@ -82,9 +86,7 @@ def _search_saves(study: Study) -> list[Finding]:
             n_arms, _, l, _ = paper.DATASETS[number]
             cslb = study["time"][number, _first_normalization(study), names["cslb"]].microseconds
             for rival in ("soful", "cbscfd"):
-                few, many = (
-                    study["search"][number, n, names[rival]].microseconds for n in (n_arms, 4 * n_arms)
-                )
+                few, many = (study["search"][number, n, names[rival]].microseconds for n in (n_arms, 4 * n_arms))
                 saved = interval((many - few) / (3 * n_arms) * (n_arms - l) / (few - cslb))
                 faster = ratio(cslb, few).side(1.0)
                 figures = {"cslb / rival": ratio(cslb, few), "share of the saving that is search": saved}
@@ -168,31 +170,31 @@ CLAIMS = (
     Claim(
         "search-saves-time",
         "CS-LB saves time against SOFUL and CBSCFD because it searches one cluster instead of all arms.",
-        "A rival's time with N and with 4N arms gives the cost of scanning one arm; (N - l) of those is what searching l "
-        "arms would save. Holds where CS-LB is faster and this is more than half of the difference; fails where it is "
-        f"less than half, or where CS-LB is not faster. {_FORMS}",
+        "A rival's time with N and with 4N arms gives the cost of scanning one arm; (N - l) of those is what searching "
+        "l arms would save. Holds where CS-LB is faster and this is more than half of the difference; fails where it "
+        f"is less than half, or where CS-LB is not faster. {_FORMS}",
         _search_saves,
     ),
     Claim(
         "warmup-negligible",
         "The warm-up becomes negligible as T grows.",
-        f"Warm-up over warm-up plus play. Holds where the 95 % interval of its mean at the horizon is below {NEGLIGIBLE:.0%}"
-        f", fails where it is above. {_FORMS}",
+        "Warm-up over warm-up plus play. Holds where the 95 % interval of its mean at the horizon is below "
+        f"{NEGLIGIBLE:.0%}, fails where it is above. {_FORMS}",
         _warmup,
     ),
     Claim(
         "round-cost",
         "A round of CS-LB costs O(l^2 d); in the cheaper equal form it does not depend on d.",
         "Slope of log time against log size over the three largest sizes. As printed: holds where its 95 % interval is "
-        f"inside {EXPECTED_D} for d and inside {EXPECTED_L} for l; in coordinates: inside {FREE_OF_D} for d. Fails where it "
-        "is outside.",
+        f"inside {EXPECTED_D} for d and inside {EXPECTED_L} for l; in coordinates: inside {FREE_OF_D} for d. Fails "
+        "where it is outside.",
         _growth,
     ),
     Claim(
         "dbslinucb-falls-back",
         "DBSLinUCB falls back to O(d^2) on full-rank data.",
-        "A round costs O(N k + k d) for k directions held. Holds where k reaches d = 50 in every run on full-rank data, and "
-        "in none on data of rank 10.",
+        "A round costs O(N k + k d) for k directions held. Holds where k reaches d = 50 in every run on full-rank "
+        "data, and in none on data of rank 10.",
         _fallback,
     ),
 )

@@ -74,8 +74,8 @@ CLAIMS = (
     Claim(
         "ucb1-grows-with-arms",
         "UCB1's regret grows linearly with the number of arms, CS-LB's and OFUL's do not.",
-        f"Slope of log regret against log N over N = {', '.join(map(str, ARM_COUNTS))}. Linear where its 95 % interval is "
-        f"above {LINEAR_POWER}, not linear where it is below. Arms in 20 directions, and in general position.",
+        f"Slope of log regret against log N over N = {', '.join(map(str, ARM_COUNTS))}. Linear where its 95 % interval "
+        f"is above {LINEAR_POWER}, not linear where it is below. Arms in 20 directions, and in general position.",
         _growth_in_arms,
     ),
     Claim(

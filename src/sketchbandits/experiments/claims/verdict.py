@@ -18,6 +18,7 @@ from sketchbandits.experiments.study import Experiment, NotPlayedError
 
 HOLDS, FAILS, UNDECIDED, VACUOUS, NOT_JUDGED = "holds", "fails", "undecided", "vacuous", "not judged"
 Study = Mapping[str, Experiment]
+LONG = 4  # cases that a verdict still names one by one
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,8 @@ def _explanation(findings: Sequence[Finding]) -> str:
 def _where(outcomes: Mapping[tuple[str, ...], set[bool]]) -> str:
     held = [" ".join(place) for place, found in outcomes.items() if found == {True}]
     failed = [" ".join(place) for place, found in outcomes.items() if found == {False}]
+    if len(outcomes) > LONG:
+        return f"holds in {len(held)} of {len(outcomes)} cases"
     return f"holds for {', '.join(held)}; fails for {', '.join(failed)}"
 
 

@@ -1,0 +1,127 @@
+"""What the command line shows: progress with the time left, tables of 80 columns, one line for whatever goes wrong."""
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from sketchbandits.experiments.claims.verdict import Verdict
+from sketchbandits.experiments.contenders import Contender
+from sketchbandits.experiments.intervals import interval
+from sketchbandits.experiments.pool import Watch
+from sketchbandits.experiments.study import Experiment
+from sketchbandits.experiments.tables import contenders, places
+
+WIDTH = 80
+IO_ERROR, BAD_INPUT, INTERRUPTED = 1, 2, 130
+STEPS = 4  # lines of progress where there is no terminal to redraw
+
+
+def stop(code: int, message: str) -> NoReturn:
+    """End with one line on stderr."""
+    if message:  # empty where Typer has printed its help instead
+        print(" ".join(message.split()), file=sys.stderr)
+    sys.exit(code)
+
+
+@contextlib.contextmanager
+def disk_errors_refused(folder: Path) -> Iterator[None]:
+    """A full disk or a folder that cannot be written is one line."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        stop(IO_ERROR, f"--out must be a folder that can be written to, got {str(folder)!r}: {reason}")
+
+
+@contextlib.contextmanager
+def progress() -> Iterator[Watch]:
+    """One bar with the time left on a terminal; elsewhere a few lines."""
+    if not sys.stderr.isatty():
+        yield _Lines()
+        return
+    from rich.console import Console  # only where a bar is shown: start-up stays short
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.percentage:.0f}%"))
+    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, *times, console=Console(stderr=True), transient=True, expand=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+
+        def watch(stage: str, what: str, share: float) -> None:
+            description = f"{stage}: {what}"
+            if share == 0.0:
+                bar.reset(task, description=description)  # compiling and playing have their own clocks
+            else:
+                bar.update(task, completed=share, description=description)
+
+        yield watch
+
+
+class _Lines:
+    """A line when a stage begins and at every quarter."""
+
+    def __init__(self) -> None:
+        self.stage, self.step = "", 0
+
+    def __call__(self, stage: str, what: str, share: float) -> None:
+        step = int(share * STEPS)
+        if stage != self.stage or (step > self.step and step < STEPS):
+            shown = f" ({share:.0%})" if share > 0.0 else ""
+            print(f"{stage}: {what}{shown} ...", file=sys.stderr, flush=True)
+        self.stage, self.step = stage, step
+
+
+def wide_table(study: Mapping[str, Experiment]) -> None:
+    """One line a data set and normalisation, one column a policy: mean regret, then time a round."""
+    policies = contenders(study["regret"])
+    for name, heading in (("regret", "mean regret"), ("time", "microseconds a round")):
+        headings = [heading, *(policy.label for policy in policies)]
+        rows = [[f"({d}) {n}", *_cells(study[name], (d, n), policies, name)] for d, n in places(study["regret"])]
+        _print_table(headings, rows)
+
+
+def _cells(experiment: Experiment, place: tuple[Any, str], policies: Sequence[Contender], name: str) -> Iterator[str]:
+    for policy in policies:
+        runs = experiment[*place, str(policy)]
+        yield f"{runs.regret.mean():,.0f}" if name == "regret" else f"{runs.microseconds.mean():,.2f}"
+
+
+def long_table(study: Mapping[str, Experiment]) -> None:
+    """One line a policy, from the least mean regret to the largest."""
+    rows = []
+    for key, runs in sorted(study["regret"].items(), key=lambda item: item[1].regret.mean()):
+        band, timed = interval(runs.regret), study["time"][key]
+        shown = "-" if np.isnan(band.low) else f"{band.low:,.1f} .. {band.high:,.1f}"
+        times = [f"{timed.microseconds.mean():,.2f}", f"{1e3 * timed.warmup_seconds.mean():,.2f}"]
+        rows.append([key[-1], f"{band.mean:,.1f}", shown, *times])
+    _print_table(["policy", "regret", "95 % interval", "us/round", "warm-up ms"], rows)
+
+
+def verdict_table(verdicts: Iterable[Verdict]) -> None:
+    """One line a claim, more where the verdict is long."""
+    _print_table(["claim", "verdict"], [[verdict.claim.id, verdict.text] for verdict in verdicts], left=2)
+
+
+def _print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> None:
+    from rich import box  # as in `progress`
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for i, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if i < left else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    # A file or a pipe gets the same 80 columns as the smallest terminal.
+    width = None if sys.stdout.isatty() else WIDTH
+    Console(width=width, highlight=False).print(table)
+
+
+def wrote(folder: Path, files: Sequence[str]) -> None:
+    """Where the results are: the page to open first."""
+    print(f"Wrote {len(files)} files to {folder}{os.sep}; open {folder / 'report.html'} in a browser.")
