@@ -202,7 +202,7 @@ def test_ctrl_c_keeps_finished_runs_and_the_next_call_goes_on(summary, tmp_path)
         stdout, stderr = process.communicate(timeout=60)
         assert process.returncode == 130
         assert stdout == "" and "Traceback" not in stderr
-        assert stderr.splitlines()[-1].startswith("interrupted: no file is half-written, finished runs are kept")
+        assert stderr.splitlines()[-1].startswith("interrupted: finished runs are kept, the same command")
         with pytest.raises(ProcessLookupError):
             for _ in range(100):
                 os.killpg(process.pid, 0)  # no worker is left

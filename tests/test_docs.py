@@ -32,7 +32,7 @@ def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
 def test_the_readme_gives_the_commands_that_ci_runs():
     install, test = blocks("README.md", "bash")
     assert test.strip() in (ROOT / ".ci/run").read_text()
-    assert "pip install ." in install and "sketchbandits compare" in install
+    assert "pip install ." in install and "sketchbandits reproduce" in install
 
 
 def test_commands_named_in_documents_exist():

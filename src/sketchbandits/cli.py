@@ -28,7 +28,7 @@ from sketchbandits.experiments.study import Plan
 
 DEFAULTS = PaperPlan()
 JOURNAL = "runs.jsonl"
-INTERRUPTED = "interrupted: no file is half-written, finished runs are kept, and the same command goes on from there"
+INTERRUPTED = "interrupted: finished runs are kept, the same command goes on from there"
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -176,8 +176,9 @@ def _carry_out(plan: Plan, kind: _Kind, out: str, jobs: str | None) -> None:
             watch(WRITING, "figures, tables, report", 1.0)
             study = plan.study(outcomes)
             verdicts = [judge(claim, study) for claim in kind.claims]
-            files = outputs.table_files(study, verdicts) | figures.render(kind.figures(plan, study))
-            files["report.html"] = kind.report(plan, study, verdicts, files)
+            drawn = figures.render(kind.figures(plan, study))
+            files = outputs.table_files(study, verdicts) | drawn
+            files["report.html"] = kind.report(plan, study, verdicts, drawn)
             outputs.write_together(folder, files)
         _show(plan, kind, study, verdicts)
         terminal.wrote(folder, list(files))

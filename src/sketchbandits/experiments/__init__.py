@@ -1,1 +1,6 @@
-"""Experiments on the CS-LB paper's data: `paper` holds its data sets, `compare` plays all policies on one of them."""
+"""What `sketchbandits reproduce` and `sketchbandits simulate` do, from runs to verdicts.
+
+    scenes, contenders → runs → pool → study → tables, figures, claims → report
+
+`paper` holds the paper's data sets, `reproduce` and `own_case` say what is played, `runs` keeps it, `pool` plays it.
+"""

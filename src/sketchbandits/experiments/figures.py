@@ -7,14 +7,13 @@ in its policy's colour; `_settle` keeps such names apart. The same outcomes give
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy  # submodules load on first use
-from numpy.typing import ArrayLike
 
 from sketchbandits.experiments import paper
 from sketchbandits.experiments.contenders import Contender
@@ -38,14 +37,12 @@ from sketchbandits.experiments.tables import contenders
 from sketchbandits.linalg import Floats
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
 
 Study = Mapping[str, Experiment]
-Grid = tuple["Figure", list[list["Axes"]]]
 Look = tuple[str, Any]  # a colour and a line style
 
 PAIRS = ((1, 2), (3, 4))  # the data sets that share a figure in the paper
@@ -53,10 +50,11 @@ MOST_NAMES = 9  # curves named where they end; more of them go into a legend
 MARKERS = {"ucb1": "o", "cslb": "s", "oful": "^"}
 GREY, SHADE = "#6E6E6E", "#E8F1E4"
 SMALL = 9.5
+NEAR, FAR = 5, 13  # points from the edge to a name, without and with a line to it
 PNG_DPI = 160
 _LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (1, 3)), (0, (8, 4)))
 _ROWS = {"max": "max norm", "unit": "unit norm", "none": "arms as they are"}
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 11,
     "axes.titlesize": 11,
@@ -76,6 +74,7 @@ _STYLE = {
     "ytick.labelcolor": "black",
     "legend.frameon": False,
     "legend.fontsize": 10,
+    "text.parse_math": False,  # a file's name may hold a dollar
     "svg.hashsalt": "sketchbandits",
     "svg.fonttype": "path",
 }
@@ -84,20 +83,22 @@ _STYLE = {
 def paper_figures(plan: PaperPlan, study: Study) -> dict[str, "Figure"]:
     """``regret-1-2``, ``time-1-2``, ``regret-3-4`` and ``time-3-4`` as played; ``arms``, ``sizes`` and ``growth``."""
     figures: dict[str, Figure] = {}
+    rows = {normalize: _ROWS[normalize] for normalize in plan.normalize}
     with _style():
         for pair in PAIRS:
             columns = {n: f"({n}) {paper.title(paper.dataset(n))}" for n in pair if n in plan.datasets}
             if columns:
                 name = "-".join(map(str, pair))
-                figures[f"regret-{name}"] = _regret(study["regret"], columns, plan.normalize)
-                figures[f"time-{name}"] = _time(study["time"], columns, plan.normalize)
+                figures[f"regret-{name}"] = _regret(study["regret"], columns, rows)
+                figures[f"time-{name}"] = _time(study["time"], columns, rows)
         sweeps = {"arms": _arms, "sizes": _sizes, "growth": _growth}
-        return figures | {name: draw(study[name], plan.normalize) for name, draw in sweeps.items()}
+        return figures | {name: draw(study[name], rows) for name, draw in sweeps.items()}
 
 
 def own_figures(plan: OwnPlan, study: Study) -> dict[str, "Figure"]:
     """``regret`` and ``time`` of a user's own case."""
-    columns, rows = {plan.scene.name: plan.scene.name}, (plan.scene.normalize,)
+    scene = plan.scene
+    columns, rows = {scene.name: textwrap.fill(f"{scene.name}, {_ROWS[scene.normalize]}", 60)}, {scene.normalize: ""}
     with _style():
         return {"regret": _regret(study["regret"], columns, rows), "time": _time(study["time"], columns, rows)}
 
@@ -107,9 +108,9 @@ def render(figures: Mapping[str, "Figure"]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     with _style():
         for name, figure in figures.items():
-            for suffix, options in (("png", {"dpi": PNG_DPI}), ("svg", {"metadata": {"Date": None}})):
+            for suffix, options in (("png", {"dpi": PNG_DPI}), ("svg", {"metadata": {"Date": None, "Title": name}})):
                 file = io.BytesIO()
-                figure.savefig(file, format=suffix, **options)  # type: ignore[arg-type]
+                figure.savefig(file, format=suffix, **options)
                 files[f"figures/{name}.{suffix}"] = file.getvalue()
     return files
 
@@ -117,10 +118,10 @@ def render(figures: Mapping[str, "Figure"]) -> dict[str, bytes]:
 # ---- regret and running time
 
 
-def _regret(experiment: Experiment, columns: Mapping[Any, str], rows: Sequence[str]) -> "Figure":
-    figure, grid = _grid(list(columns.values()), rows, "cumulative regret", "rounds")
+def _regret(experiment: Experiment, columns: Mapping[Any, str], rows: Mapping[str, str]) -> "Figure":
+    figure = _grid(columns.values(), rows.values(), "cumulative regret", "rounds")
     looks, names = _looks(contenders(experiment)), []
-    for ax, (normalize, number) in zip(sum(grid, []), product(rows, columns), strict=True):
+    for ax, (normalize, number) in zip(figure.axes, product(rows, columns), strict=True):
         for contender, look in looks.items():
             runs = experiment[number, normalize, str(contender)]
             _curve(ax, runs, look, contender.label)
@@ -128,7 +129,7 @@ def _regret(experiment: Experiment, columns: Mapping[Any, str], rows: Sequence[s
                 names.append(_name(ax, runs.checkpoints[-1], runs.regret.mean(), contender.label, look[0]))
         _rounds_axes(ax, int(runs.checkpoints[-1]))
     if len(looks) > MOST_NAMES:
-        figure.legend(handles=grid[0][0].get_lines(), loc="outside lower center", ncols=min(4, len(looks)))
+        figure.legend(handles=figure.axes[0].get_lines(), loc="outside lower center", ncols=min(4, len(looks)))
     return _settle(figure, names)
 
 
@@ -139,7 +140,7 @@ def _curve(ax: "Axes", runs: Runs, look: Look, label: str) -> None:
     if n > 1:
         error = np.append(0.0, runs.curves.std(axis=0, ddof=1)) / math.sqrt(n)
         half = scipy.special.stdtrit(n - 1, (1 + LEVEL) / 2) * error
-        ax.fill_between(x, np.maximum(mean - half, 0.0), mean + half, color=look[0], alpha=0.14, linewidth=0)
+        ax.fill_between(x, np.maximum(mean - half, 0.0), mean + half, color=look[0], alpha=0.12, linewidth=0, zorder=1)
     ax.plot(x, mean, color=look[0], linestyle=look[1], linewidth=2.0, label=label)
 
 
@@ -148,25 +149,29 @@ def _rounds_axes(ax: "Axes", rounds: int) -> None:
 
     ax.set(xlim=(0, rounds), ylim=(0, ax.dataLim.y1 * 1.03 if ax.dataLim.y1 > 0 else 1))
     for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_locator(MaxNLocator(5 if axis is ax.xaxis else 6, steps=[1, 2, 2.5, 5, 10]))
         axis.set_major_formatter(FuncFormatter(lambda value, _: _thousands(value)))
 
 
-def _time(experiment: Experiment, columns: Mapping[Any, str], rows: Sequence[str]) -> "Figure":
+def _time(experiment: Experiment, columns: Mapping[Any, str], rows: Mapping[str, str]) -> "Figure":
     order = _by_time(experiment)
-    height = 0.75 + 0.3 * len(order)
+    policies = [textwrap.fill(contender.label, 28, break_on_hyphens=False) for contender in order]
+    height = 0.75 + (0.3 if max(map(len, policies)) <= 28 else 0.45) * len(order)
     label = "microseconds a round, log scale"
-    figure, grid = _grid(list(columns.values()), rows, "", label, height=height, sharex=True, sharey=True)
-    for ax, (normalize, number) in zip(sum(grid, []), product(rows, columns), strict=True):
-        ax.set_xscale("log")
-        for place, contender in enumerate(order):
-            _dots(ax, place, contender, experiment[number, normalize, str(contender)])
-        ax.set(yticks=range(len(order)), yticklabels=[contender.label for contender in order])
-        ax.set_ylim(len(order) - 0.4, -0.6)
+    figure = _grid(columns.values(), rows.values(), "", label, height=height, sharex=True, sharey=True)
+    places = [(number, normalize) for normalize, number in product(rows, columns)]
+    times = np.concatenate([_microseconds(experiment[*place, str(each)]) for place in places for each in order])
+    wide = max(math.log(times.max() / times.min()), 1.0)
+    for ax, place in zip(figure.axes, places, strict=True):
+        # The last number needs room.
+        ax.set(xscale="log", xlim=(times.min() * math.exp(-0.06 * wide), times.max() * math.exp(0.15 * wide)))
+        for row, contender in enumerate(order):
+            _dots(ax, row, contender, experiment[*place, str(contender)])
+        ax.set(yticks=range(len(order)), yticklabels=policies, ylim=(len(order) - 0.4, -0.6))
         ax.tick_params(axis="y", length=0)
-        ax.grid(visible=False, axis="y")
-    low, high = (side([ax.dataLim.intervalx for ax in sum(grid, [])]) for side in (np.min, np.max))
-    _plain_log(grid[0][0].xaxis, low / 1.3, high * (high / low) ** 0.2 * 1.3)
+        ax.grid(axis="y", color="#F2F2F2")
+    _plain_log(figure.axes[0].xaxis)
+    _time_legend(figure, hollow=any(contender in TWINS.values() for contender in order))
     return _settle(figure, [])
 
 
@@ -178,87 +183,105 @@ def _by_time(experiment: Experiment) -> list[Contender]:
     return sorted(logs, key=lambda contender: np.mean(logs[contender]))
 
 
-def _dots(ax: "Axes", place: int, contender: Contender, runs: Runs) -> None:
+def _dots(ax: "Axes", row: int, contender: Contender, runs: Runs) -> None:
     """Every run, from the least to the most, and their mean: hollow for a policy as the paper prints it."""
     times, colour = _microseconds(runs), contender.colour
     face = "white" if contender in TWINS.values() else colour
-    ax.plot([times.min(), times.max()], [place, place], color=colour, linewidth=1.6)
-    ax.plot(times.mean(), place, "o", color=colour, markersize=8, markerfacecolor=face, markeredgewidth=1.6)
-    ax.plot(times, np.full(len(times), place), "o", color=colour, markersize=4, alpha=0.4, markeredgewidth=0)
+    ax.plot([times.min(), times.max()], [row, row], color=colour, linewidth=1.6)
+    ax.plot(times.mean(), row, "o", color=colour, markersize=7.5, markerfacecolor=face, markeredgewidth=1.6)
+    ax.plot(times, np.full(len(times), row), "o", color=colour, markersize=4, alpha=0.4, markeredgewidth=0)
     text = _two_digits(times.mean())
-    ax.annotate(text, (times.max(), place), (7, 0), textcoords="offset points", va="center", fontsize=SMALL)
+    ax.annotate(text, (times.max(), row), (7, 0), textcoords="offset points", va="center", fontsize=SMALL)
+
+
+def _time_legend(figure: "Figure", *, hollow: bool) -> None:
+    from matplotlib.lines import Line2D
+
+    def dot(label: str, size: float, **look: Any) -> Line2D:
+        return Line2D([], [], linestyle="none", marker="o", color=GREY, markersize=size, label=label, **look)
+
+    dots = [dot("mean", 7.5), dot("one run", 4, alpha=0.5, markeredgewidth=0)]
+    if hollow:
+        dots.append(dot("mean, as the paper prints the policy", 7.5, markerfacecolor="white", markeredgewidth=1.6))
+    figure.legend(handles=dots, loc="outside lower center", ncols=3)
 
 
 # ---- sweeps
 
 
-def _arms(experiment: Experiment, rows: Sequence[str]) -> "Figure":
+def _arms(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
     columns = [f"arms in {structure}" for structure in STRUCTURES]
-    figure, grid = _grid(columns, rows, "cumulative regret", "number of arms N")
+    figure = _grid(columns, rows.values(), "cumulative regret", "number of arms N", sharey=True)
     names = []
-    for ax, (normalize, structure) in zip(sum(grid, []), product(rows, STRUCTURES), strict=True):
-        starts = []
-        for kind in ("ucb1", "cslb", "oful"):
+    for ax, (normalize, structure) in zip(figure.axes, product(rows, STRUCTURES), strict=True):
+        for aside, kind in zip((0.96, 1.0, 1.04), ("cslb", "ucb1", "oful"), strict=True):
+            contender = Contender(kind)
             regrets = [experiment[structure, n, normalize, kind].regret for n in ARM_COUNTS]
-            shown = _spread_line(ax, ARM_COUNTS, regrets, Contender(kind).colour, marker=MARKERS[kind])
-            if shown:
-                starts.append(shown[0][1] * ARM_COUNTS[0] / shown[0][0])
-                names.append(_name(ax, *shown[-1], Contender(kind).label, Contender(kind).colour))
-        names.append(_reference(ax, ARM_COUNTS, min(starts, default=1.0), 1, "linear in N"))
-        _size_axes(ax, ARM_COUNTS)
+            look = {"marker": MARKERS[kind], "label": contender.label}
+            ends = _spread_line(ax, ARM_COUNTS, regrets, contender.colour, aside, **look)
+            if ends:
+                names.append(_name(ax, *ends[1], contender.label, contender.colour))
+            if ends and kind == "ucb1":
+                names.append(_reference(ax, ARM_COUNTS, ends[0][1], 1, "linear in N"))
+    _size_axes(figure.axes, ARM_COUNTS, short=True)
     return _settle(figure, names)
 
 
-def _sizes(experiment: Experiment, rows: Sequence[str]) -> "Figure":
+def _sizes(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
     columns = [_size_title(name) for name in SIZE_SCENES]
-    figure, grid = _grid(columns, rows, "regret of CS-LB / OFUL", "sketch size l")
-    for ax, (normalize, name) in zip(sum(grid, []), product(rows, SIZE_SCENES), strict=True):
+    figure = _grid(columns, rows.values(), "regret, CS-LB / OFUL", "sketch size l", sharey="row")
+    for ax, (normalize, name) in zip(figure.axes, product(rows, SIZE_SCENES), strict=True):
         sizes = [l for l in SKETCH_SIZES if (name, l, normalize) in experiment.groups]
         rival = experiment[name, normalize].regret
         found = [_positive_ratio(experiment[name, l, normalize].regret, rival) for l in sizes]
-        ax.axhline(1.0, color=GREY, linewidth=1.0)
         _intervals(ax, sizes, found)
-        _size_axes(ax, sizes, pad=1.25)
+        _size_axes([ax], sizes)
         clusters = [experiment[name, l, normalize].fact("clusters").mean() for l in sizes]
-        _expected(ax, np.array(sizes), np.array(sizes) * np.sqrt(clusters) / SIZE_SCENES[name][1])
+        _expected(ax, np.array(sizes), np.array(sizes) * np.sqrt(clusters) / SIZE_SCENES[name][1], found[0].mean)
+    for ax in figure.axes[:: len(columns)]:
+        low, high = ax.get_ylim()
+        ax.set_ylim(low / (high / low) ** 0.14, high * (high / low) ** 0.14)  # the remarks need room
     return _settle(figure, [])
 
 
-def _growth(experiment: Experiment, rows: Sequence[str]) -> "Figure":
+def _growth(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
     titles = [f"sketch size l = {TYPICAL_WIDTH}", f"dimension d = {TYPICAL_DIM}"]
-    figure, ((left, right),) = _grid(titles, ("",), "microseconds a round", "")
+    figure = _grid(titles, ("",), "microseconds a round, log scale", "", sharey=True)
+    cells = [[(d, TYPICAL_WIDTH) for d in DIMS], [(TYPICAL_DIM, l) for l in WIDTHS]]
     names = []
-    for ax, label, ticks, power, text, cell in (
-        (left, "dimension d", DIMS, 1, "∝ d", lambda size: (size, TYPICAL_WIDTH)),
-        (right, "sketch size l", WIDTHS, 2, "∝ l²", lambda size: (TYPICAL_DIM, size)),
-    ):
+    for ax, where, sizes, power in zip(figure.axes, cells, (DIMS, WIDTHS), (1, 2), strict=True):
         for engine in ENGINES:
             contender = Contender("cslb", (("engine", engine),))
-            times = [_microseconds(experiment[engine, *cell(size)]) for size in ticks]
-            look = {"marker": "s", "linestyle": "-", "markerfacecolor": contender.colour}
-            if contender in TWINS.values():
-                look = {"marker": "o", "linestyle": contender.line, "markerfacecolor": "white"}
-            shown = _spread_line(ax, ticks, times, contender.colour, **look)
-            names.append(_name(ax, *shown[-1], f"engine {engine}", contender.colour))
-        names.append(_reference(ax, ticks, times[0].mean() / 2.5, power, text))
-        ax.set_xlabel(label)
-        _size_axes(ax, ticks)
+            printed = contender in TWINS.values()
+            look: dict[str, Any] = {"marker": "s", "linestyle": "-"}
+            if printed:
+                look = {"marker": "o", "linestyle": "--", "markerfacecolor": "white", "markeredgewidth": 1.6}
+            times = [_microseconds(experiment[engine, *cell]) for cell in where]
+            ends = _spread_line(ax, sizes, times, contender.colour, label=contender.label, **look)
+            names.append(_name(ax, *ends[1], f"engine {engine}", contender.colour))
+            if printed:
+                start = ends[1][1] / 2.5 * (sizes[0] / sizes[-1]) ** power
+                names.append(_reference(ax, sizes, start, power, ("∝ d", "∝ l²")[power - 1]))
+        ax.set_xlabel(("dimension d", "sketch size l")[power - 1])
+        _size_axes([ax], sizes)
     return _settle(figure, names)
 
 
 def _spread_line(
-    ax: "Axes", sizes: Sequence[int], values: Sequence[Floats], colour: str, **look: Any
+    ax: "Axes", sizes: Sequence[int], values: Sequence[Floats], colour: str, aside: float = 1.0, **look: Any
 ) -> list[tuple[float, float]]:
-    """Means over runs with bars from the least to the most; returns the points that a logarithm can show."""
-    points = [(float(size), float(value.mean())) for size, value in zip(sizes, values, strict=True) if value.mean() > 0]
-    kept = [value for value in values if value.mean() > 0]
-    if points:
-        x, mean = np.array(points).T
-        low = np.array([value[value > 0].min() for value in kept])
-        bars = [mean - np.minimum(low, mean), np.array([value.max() for value in kept]) - mean]
-        style = {"markersize": 6.5, "linewidth": 2.0, "elinewidth": 1.2, "capsize": 2.5, "clip_on": False}
-        ax.errorbar(x, mean, yerr=bars, color=colour, **(style | look))
-    return points
+    """Means over runs with bars from the least to the most, where a logarithm can show them; the two end points."""
+    kept = [(size, value) for size, value in zip(sizes, values, strict=True) if value.max() > 0]
+    if not kept:
+        return []
+    x = np.array([size * aside for size, _ in kept])
+    mean = np.array([value.mean() for _, value in kept])
+    low = np.array([value[value > 0].min() for _, value in kept])
+    high = np.array([value.max() for _, value in kept])
+    bars = [np.maximum(mean - low, 0.0), high - mean]
+    style: dict[str, Any] = {"markersize": 6.5, "linewidth": 2.0, "elinewidth": 1.2, "capsize": 2.5}
+    ax.errorbar(x, mean, yerr=bars, color=colour, **(style | look))
+    return [(x[0], mean[0]), (x[-1], mean[-1])]
 
 
 def _reference(ax: "Axes", sizes: Sequence[int], start: float, power: int, text: str) -> "Annotation":
@@ -270,11 +293,13 @@ def _reference(ax: "Axes", sizes: Sequence[int], start: float, power: int, text:
 
 def _intervals(ax: "Axes", sizes: Sequence[int], found: Sequence[Interval]) -> None:
     """Ratios with their intervals; a single run has none, and a ratio with a regret of nothing is left out."""
-    for l, value in zip(sizes, found, strict=True):
+    colour = Contender("cslb").colour
+    ax.axhline(1.0, color=GREY, linewidth=1.0)
+    shown = [(l, value) for l, value in zip(sizes, found, strict=True) if np.isfinite(value.mean)]
+    for l, value in shown:
         if np.isfinite([value.low, value.high]).all():
-            ax.plot([l, l], [value.low, value.high], color=Contender("cslb").colour, linewidth=1.6)
-    shown = [(l, value.mean) for l, value in zip(sizes, found, strict=True) if np.isfinite(value.mean)]
-    ax.plot(*zip(*shown, strict=True), marker="s", markersize=6, color=Contender("cslb").colour, linewidth=1.2)
+            ax.plot([l, l], [value.low, value.high], color=colour, linewidth=1.6)
+    ax.plot([l for l, _ in shown], [v.mean for _, v in shown], "s-", markersize=6, color=colour, linewidth=1.2)
 
 
 def _positive_ratio(values: Floats, rival: Floats) -> Interval:
@@ -283,14 +308,17 @@ def _positive_ratio(values: Floats, rival: Floats) -> Interval:
     return ratio(values, rival)
 
 
-def _expected(ax: "Axes", sizes: Floats, predictor: Floats) -> None:
-    """Shade where l sqrt(K) < d, between the sizes played by a straight line in the logarithms."""
-    x = np.geomspace(*ax.get_xlim(), 600)
+def _expected(ax: "Axes", sizes: Floats, predictor: Floats, first: float) -> None:
+    """Shade where l sqrt(K) < d, between the sizes played by a straight line in the logarithms, and say so."""
+    x = np.geomspace(*ax.get_xlim(), 1000)
     below = np.interp(np.log(x), np.log(sizes), np.log(predictor)) < -1e-9
-    if below.any():
-        ax.fill_between(x, 0, 1, where=below.tolist(), transform=ax.get_xaxis_transform(), color=SHADE, zorder=0)
-        text = "l√K < d: the paper\nexpects CS-LB to win"
-        ax.annotate(text, (0.03, 0.03), xycoords="axes fraction", fontsize=SMALL, color="#3C6E3C", va="bottom")
+    edges = np.flatnonzero(np.diff(below, prepend=False, append=False))
+    for start, end in edges.reshape(-1, 2):
+        ax.axvspan(x[start], x[end - 1], color=SHADE, linewidth=0, zorder=0)
+    text = "l√K < d: the paper\nexpects CS-LB to win" if below.any() else "l√K ≥ d: the paper\nexpects no win"
+    y, va = (0.03, "bottom") if first > 1 else (0.97, "top")  # away from the first points
+    colour = "#3C6E3C" if below.any() else GREY
+    ax.annotate(text, (0.04, y), xycoords="axes fraction", fontsize=SMALL, color=colour, va=va)
 
 
 def _size_title(name: str) -> str:
@@ -311,24 +339,25 @@ def _style() -> Iterator[None]:
 
 
 def _grid(
-    columns: Sequence[str], rows: Sequence[str], ylabel: str, xlabel: str, *, height: float = 3.3, **shared: bool
-) -> Grid:
+    columns: Collection[str], rows: Collection[str], ylabel: str, xlabel: str, *, height: float = 3.3, **shared: Any
+) -> "Figure":
     """Panels with a title a column and a label a row."""
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     size = (9.0 if len(columns) > 1 else 6.8, (0.3 + height * len(rows)) * (1.0 if len(columns) > 1 else 1.2))
-    figure = Figure(figsize=size, layout="constrained")
-    axes: list[list[Axes]] = figure.subplots(len(rows), len(columns), squeeze=False, **shared).tolist()  # type: ignore[call-overload]
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.07))
+    axes: list[list[Axes]] = figure.subplots(len(rows), len(columns), squeeze=False, **shared).tolist()
     for ax, title in zip(axes[0], columns, strict=True):
         ax.set_title(title)
     for line, row in zip(axes, rows, strict=True):
         line[0].set_ylabel(ylabel)
         anchor: dict[str, Any] = {"xycoords": line[0].yaxis.label, "textcoords": "offset points"}
         place: dict[str, Any] = {"rotation": 90, "ha": "right", "va": "center", "fontweight": "bold"}
-        line[0].annotate(_ROWS.get(row, row), (0, 0.5), (-5, 0), **anchor, **place)
+        line[0].annotate(row, (0, 0.5), (-5, 0), **anchor, **place)
     for ax in axes[-1]:
         ax.set_xlabel(xlabel)
-    return figure, axes
+    return figure
 
 
 def _looks(policies: Sequence[Contender]) -> dict[Contender, Look]:
@@ -342,38 +371,46 @@ def _looks(policies: Sequence[Contender]) -> dict[Contender, Look]:
 
 
 def _name(ax: "Axes", x: float, y: float, text: str, colour: str) -> "Annotation":
-    """A curve's name beside its end, with a line to it for `_settle` to show or hide."""
-    wrapped = textwrap.fill(text, 17, break_long_words=False, break_on_hyphens=False)
-    arrow = {"arrowstyle": "-", "color": colour, "linewidth": 0.8, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 1}
-    place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "arrowprops": arrow}
-    return ax.annotate(wrapped, (x, y), (12, 0), color=_ink(colour), annotation_clip=False, fontsize=10, **place)
+    """A curve's name at the right edge, with a line to the curve's end; `_settle` gives it its height."""
+    from matplotlib.text import OffsetFrom
+
+    if len(text) > 18:
+        text = text.replace(" (", "\n(").replace(", ", ",\n")
+    arrow = {"arrowstyle": "-", "color": colour, "linewidth": 0.8, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 3}
+    place: dict[str, Any] = {"textcoords": OffsetFrom(ax.bbox, (1, 0), "points"), "va": "center"}
+    look: dict[str, Any] = {"color": _ink(colour), "arrowprops": arrow, "annotation_clip": False, "fontsize": 10}
+    return ax.annotate(text, (x, y), (FAR, 0), **place, **look)
 
 
 def _settle(figure: "Figure", names: Sequence["Annotation"]) -> "Figure":
-    """Fix the layout, then move the names of each panel apart, as little as needed and inside its height."""
+    """Fix the layout, then set the names of each panel beside their curves, moved apart only as far as needed."""
     from matplotlib.text import Text
 
-    figure.draw_without_rendering()
+    engine = figure.get_layout_engine()
+    assert engine is not None
+    engine.execute(figure)
     figure.set_layout_engine("none")
     for ax in figure.axes:
         own = [name for name in names if name.axes is ax]
-        ends = [float(ax.transData.transform(name.xy)[1]) for name in own]
-        heights = [Text.get_window_extent(name).height + 1.0 for name in own]
-        for name, end, y in zip(own, ends, _apart(ends, heights, ax.bbox.y0, ax.bbox.y1), strict=True):
-            name.xyann = (12 if len(own) else 6, (y - end) * 72 / figure.dpi)
+        ends = np.array([ax.transData.transform(name.xy)[1] for name in own])
+        heights = np.array([Text.get_window_extent(name).height + 1.0 for name in own])
+        places = _apart(ends, heights, ax.bbox.y0, ax.bbox.y1)
+        moved = bool((abs(places - ends) > 2).any())
+        for name, place in zip(own, places, strict=True):
+            name.xyann = (FAR if moved else NEAR, (place - ax.bbox.y0) * 72 / figure.dpi)
             assert name.arrow_patch is not None
-            name.arrow_patch.set_visible(abs(y - end) > 2)
+            name.arrow_patch.set_visible(moved)
     return figure
 
 
-def _apart(wanted: Sequence[float], heights: Sequence[float], low: float, high: float) -> Floats:
+def _apart(wanted: Floats, heights: Floats, low: float, high: float) -> Floats:
     """Centres of boxes stacked in the order wanted, without overlap: the least sum of squares from the wanted."""
-    if not wanted:
-        return np.empty(0)
+    if not wanted.size:
+        return wanted
     order = np.argsort(wanted, kind="stable")
-    tall = np.array(heights)[order]
+    tall = heights[order]
     offsets = np.append(0.0, np.cumsum((tall[1:] + tall[:-1]) / 2))
-    free = scipy.optimize.isotonic_regression(np.array(wanted)[order] - offsets).x
+    free = scipy.optimize.isotonic_regression(wanted[order] - offsets).x
     bottom, top = low + tall[0] / 2, high - offsets[-1] - tall[-1] / 2
     found = np.empty(len(tall))
     found[order] = np.clip(free, min(bottom, top), top) + offsets
@@ -390,26 +427,28 @@ def _ink(colour: str) -> str:
     return to_hex(rgb.tolist())
 
 
-def _size_axes(ax: "Axes", sizes: Sequence[int], pad: float = 1.0) -> None:
+def _size_axes(panels: Sequence["Axes"], sizes: Sequence[int], *, short: bool = False) -> None:
     """Logarithms on both axes, ticks at the sizes played."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    ax.set(xscale="log", yscale="log", xlim=(sizes[0] / pad, sizes[-1] * pad))
-    ax.xaxis.set_major_locator(FixedLocator(list(sizes)))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    _plain_log(ax.yaxis, *ax.get_ylim())
+    pad = (sizes[-1] / sizes[0]) ** 0.05
+    for ax in panels:
+        ax.set(xscale="log", yscale="log", xlim=(sizes[0] / pad, sizes[-1] * pad))
+        ax.xaxis.set_major_locator(FixedLocator(list(sizes)))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    for ax in panels:
+        _plain_log(ax.yaxis, short=short)
 
 
-def _plain_log(axis: "Axis", low: float, high: float) -> None:
+def _plain_log(axis: "Axis", *, short: bool = False) -> None:
     """Plain numbers on a logarithmic axis: powers of ten, with 2 and 5 between them where there are few."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    between = (1.0,) if high / low > 100 else (1.0, 2.0, 5.0) if high / low > 4 else (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-    (axis.axes.set_xlim if axis.axis_name == "x" else axis.axes.set_ylim)(low, high)
-    axis.set_major_locator(LogLocator(subs=between))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0,) if high / low > 100 else (1.0, 2.0, 5.0)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}" if value < 1e4 else _thousands(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _thousands(value) if short else f"{value:,g}"))
 
 
 def _microseconds(runs: Runs) -> Floats:

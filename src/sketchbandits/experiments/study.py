@@ -71,7 +71,7 @@ class Experiment(Mapping[Any, Runs]):
 
     def __getitem__(self, key: Any) -> Runs:
         if key not in self.groups:
-            raise NotPlayedError(", ".join(map(str, key)))
+            raise NotPlayedError(f"({', '.join(map(str, key))})")
         return Runs([self._outcomes[task] for task in self.groups[key]])
 
     def __iter__(self) -> Any:

@@ -21,7 +21,7 @@ def summary(study: Study) -> "polars.DataFrame":
     """
     import polars  # a tenth of a second that `--help` need not wait
 
-    return polars.DataFrame(list(_summary_rows(study)), orient="row")
+    return polars.DataFrame(list(_summary_rows(study)), orient="row", infer_schema_length=None)
 
 
 def _summary_rows(study: Study) -> Iterator[dict[str, Any]]:
@@ -62,7 +62,9 @@ def sweeps(study: Study) -> "polars.DataFrame":
     import polars  # as in `summary`
 
     others = {name: experiment for name, experiment in study.items() if name not in ("regret", "time")}
-    return polars.DataFrame([row for name in others for row in _sweep_rows(name, others[name])], orient="row")
+    return polars.DataFrame(
+        [row for name in others for row in _sweep_rows(name, others[name])], orient="row", infer_schema_length=None
+    )
 
 
 def _sweep_rows(name: str, experiment: Experiment) -> Iterator[dict[str, Any]]:

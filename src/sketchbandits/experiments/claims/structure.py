@@ -32,7 +32,7 @@ def _growth_in_arms(study: Study) -> list[Finding]:
         for normalize in sorted({key[2] for key in arms}):
             for policy in ("ucb1", "cslb", "oful"):
                 values = np.array([arms[structure, n, normalize, policy].regret for n in ARM_COUNTS]).T
-                power = exponent(ARM_COUNTS, np.maximum(values, 1e-12))
+                power = exponent(ARM_COUNTS, values)
                 good, bad = ("above", "below") if policy == "ucb1" else ("below", "above")
                 outcome = outcome_of([power.side(LINEAR_POWER)], good=good, bad=bad)
                 case = {"arms": structure, "normalisation": normalize, "policy": policy}
