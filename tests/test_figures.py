@@ -9,7 +9,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Annotation, Text
 
-from sketchbandits.experiments import figures, paper
+from sketchbandits.experiments import drawing, figures, paper
 from sketchbandits.experiments.contenders import KINDS, Contender, parse_policies
 from sketchbandits.experiments.intervals import ratio
 from sketchbandits.experiments.own_case import OwnPlan
@@ -173,12 +173,12 @@ def test_names_of_equal_curves_are_moved_and_led():
 
 def test_apart_moves_no_more_than_needed():
     wanted, heights = np.array([10.0, 100.0, 12.0, 50.0]), np.full(4, 8.0)
-    found = figures._apart(wanted, heights, 0.0, 104.0)
+    found = drawing.apart(wanted, heights, 0.0, 104.0)
     np.testing.assert_allclose(found, [7.0, 100.0, 15.0, 50.0])
     rng = np.random.default_rng(0)
     for n in (1, 2, 5, 9):
         wanted, heights = rng.uniform(0, 200, n), rng.uniform(8, 20, n)
-        found = figures._apart(wanted, heights, 0.0, 200.0)
+        found = drawing.apart(wanted, heights, 0.0, 200.0)
         order = np.argsort(wanted)
         gaps = np.diff(found[order]) - (heights[order][1:] + heights[order][:-1]) / 2
         assert (gaps > -1e-9).all()
@@ -198,7 +198,7 @@ def test_variants_of_a_policy_share_its_colour_and_no_line():
     variants = parse_policies(
         "cslb,cslb:sketch_size=2,cslb:sketch_size=3,cslb:sketch_size=4,soful,soful:shrink=every-round,oful"
     )
-    looks = figures._looks(variants)
+    looks = drawing.looks(variants)
     assert len(set(looks.values())) == len(variants)
     assert all(colour == KINDS[contender.kind].colour for contender, (colour, _) in looks.items())
     assert [looks[contender][1] for contender in variants[:3]] == ["-", "--", "-."]
@@ -206,14 +206,14 @@ def test_variants_of_a_policy_share_its_colour_and_no_line():
 
 def test_names_are_readable_on_white():
     for kind in KINDS.values():
-        rgb = np.array(to_rgb(figures._ink(kind.colour)))
+        rgb = np.array(to_rgb(drawing.ink(kind.colour)))
         linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
         assert 1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05) >= 4.5
-    assert figures._ink("#0072B2") == "#0072b2"  # dark enough as it is
+    assert drawing.ink("#0072B2") == "#0072b2"  # dark enough as it is
 
 
 def test_rounds_and_regret_are_written_short(played):
-    assert [figures._thousands(value) for value in (0, 0.5, 250, 5000, 12_500, 200_000, 1_500_000)] == [
+    assert [drawing.thousands(value) for value in (0, 0.5, 250, 5000, 12_500, 200_000, 1_500_000)] == [
         *("0", "0.5", "250", "5k", "12.5k", "200k", "1.5M")
     ]
     _, _, drawn = played
@@ -268,7 +268,7 @@ def test_time_ticks_are_plain_numbers(played):
         if low <= tick <= high
     ]
     assert ticks == ["0.1", "1", "10", "100"]
-    assert [figures._two_digits(value) for value in (0.0456, 0.1, 0.996, 1.23, 12.3, 1234.5)] == [
+    assert [drawing.two_digits(value) for value in (0.0456, 0.1, 0.996, 1.23, 12.3, 1234.5)] == [
         *("0.046", "0.10", "1.0", "1.2", "12", "1,234")
     ]
 

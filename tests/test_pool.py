@@ -184,9 +184,10 @@ def test_progress_goes_from_nothing_to_all_and_counts_runs(journal, monkeypatch)
     assert list(dict.fromkeys(counts)) == list("01234567")
     first_timed = next(what for stage, what, _ in seen if stage == TIMING)
     assert first_timed == "6 of 8 runs"
-    # Half of a run's rounds are half of its share.
-    starts = [share for count, share in zip(counts, shares, strict=True) if count == "1"]
-    assert len(starts) >= len(tasks[0].play().checkpoints)
+    # Within a run the share grows with its rounds.
+    second = [share for count, share in zip(counts, shares, strict=True) if count == "1"]
+    points = tasks[0].play().checkpoints
+    assert np.allclose(np.diff(second), (second[-1] - second[0]) * np.diff(points) / (T - points[0]), atol=1e-9)
 
 
 def test_an_outcome_is_on_the_disk_before_the_next_run_starts(journal, monkeypatch):
