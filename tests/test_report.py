@@ -15,6 +15,7 @@ from sketchbandits.experiments.claims import CLAIMS, judge
 from sketchbandits.experiments.claims.verdict import Claim, Finding, Verdict
 from sketchbandits.experiments.contenders import Contender, parse_policies
 from sketchbandits.experiments.intervals import Interval, interval
+from sketchbandits.experiments.report.markup import MINUS, NONE, number
 from sketchbandits.experiments.reproduce import PaperPlan
 from sketchbandits.experiments.runs import Outcome, Task, checkpoints
 from sketchbandits.experiments.scenes import Model
@@ -288,20 +289,20 @@ def test_what_is_no_number_is_a_dash(played):
     strange = replace(verdicts[0], findings=[Finding({"case": "x"}, "undecided", figures)])
     page = Page(report.paper_report(plan, study, [strange], {}))
     check_page(page)
-    assert report.NONE in page.text
+    assert NONE in page.text
 
 
 @pytest.mark.parametrize(
     ("value", "text"),
     [
         (Interval(12345.4, 11900.0, 12800.0), "12,345 (11,900 to 12,800)"),
-        (Interval(-0.5, -1.25, 0.25), f"{report.MINUS}0.50 ({report.MINUS}1.25 to 0.25)"),
+        (Interval(-0.5, -1.25, 0.25), f"{MINUS}0.50 ({MINUS}1.25 to 0.25)"),
         (Interval(3.0, np.nan, np.nan), "3.00 (one run)"),
         (Interval(1e-17, -1e-17, 1e-17), "0 (0 to 0)"),
         (1234567, "1,234,567"),
         (0.000118, "0.000118"),
         (-0.0, "0"),
-        (np.inf, report.NONE),
+        (np.inf, NONE),
         (True, "yes"),
         ("12 to 12", "12"),
         ("4 to 5", "4 to 5"),
@@ -309,4 +310,4 @@ def test_what_is_no_number_is_a_dash(played):
     ],
 )
 def test_numbers_have_separators_and_sensible_digits(value, text):
-    assert report._number(value) == text
+    assert number(value) == text

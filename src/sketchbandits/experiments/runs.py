@@ -77,8 +77,7 @@ class Task:
         """Play it (``rounds``: a shorter rehearsal)."""
         env_seed, policy_seed, noise_seed = self.seeds()
         arms, env = self.scene.draw(env_seed)
-        parameters = {name: value for name, value in vars(self.scene.model).items() if value is not None}
-        policy = self.contender.build(arms, parameters, policy_seed)
+        policy = self.contender.build(arms, self.scene.model.parameters(), policy_seed)
         facts = {"largest_gap": float(env.gaps.max())}
         if hasattr(policy, "partition"):
             facts["clusters"] = policy.partition.n_clusters

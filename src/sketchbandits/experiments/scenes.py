@@ -47,6 +47,10 @@ class Model:
             validate.positive(name, getattr(self, name))
         validate.probability("delta", self.delta)
 
+    def parameters(self) -> dict[str, Any]:
+        """As keywords of a policy."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
 
 @dataclass(frozen=True)
 class Scene:

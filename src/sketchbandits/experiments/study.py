@@ -124,7 +124,7 @@ class Plan:
             tried.add(contender)
             arms, _ = scene.draw(group[0].seeds()[0])
             try:
-                contender.build(arms, {k: v for k, v in vars(scene.model).items() if v is not None}, 0)
+                contender.build(arms, scene.model.parameters(), 0)
             except ValueError as error:
                 raise ValueError(
                     f"policies must have options that are allowed, got {str(contender)!r}: {error}"
