@@ -142,11 +142,11 @@ def test_the_tables_fit_80_columns_and_repeat_the_summary(done, summary):
     assert lines[0] == f"{ROUNDS} rounds, 2 runs, seed 7"
     assert all(len(line) <= 80 for line in lines)
     mean = summary.filter((polars.col("dataset") == 1) & (polars.col("policy") == "cslb"))["regret"].mean()
-    (line,) = (line for line in lines if line.startswith("(1) max") and f" {mean:,.0f} " in line)
+    assert any(line.split()[:3] == ["(1)", "max", f"{mean:,.0f}"] for line in lines)
     for claim in CLAIMS:
-        assert any(line.startswith(claim.id) for line in lines)
+        assert any(line.lstrip().startswith(claim.id) for line in lines)
     assert "200,000 rounds" in done.stdout
-    assert lines[-1].endswith("in a browser.") and os.path.join("deep", "out", "report.html") in done.stdout
+    assert lines[-1] == os.path.join("deep", "out", "report.html")
 
 
 def test_progress_says_the_stage_and_the_runs(done):
@@ -193,6 +193,16 @@ def wait_for_lines(journal: Path, lines: int, process: subprocess.Popen[str]) ->
         time.sleep(0.02)
 
 
+def wait_for_no_process(group: int) -> None:
+    for _ in range(100):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("a worker is still there")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 def test_ctrl_c_keeps_finished_runs_and_the_next_call_goes_on(summary, tmp_path):
     (tmp_path / "summary.csv").write_text("an older result")
@@ -203,10 +213,7 @@ def test_ctrl_c_keeps_finished_runs_and_the_next_call_goes_on(summary, tmp_path)
         assert process.returncode == 130
         assert stdout == "" and "Traceback" not in stderr
         assert stderr.splitlines()[-1].startswith("interrupted: finished runs are kept, the same command")
-        with pytest.raises(ProcessLookupError):
-            for _ in range(100):
-                os.killpg(process.pid, 0)  # no worker is left
-                time.sleep(0.05)
+        wait_for_no_process(process.pid)
     assert files_in(tmp_path) == {"summary.csv", "runs.jsonl"}
     assert (tmp_path / "summary.csv").read_text() == "an older result"
     finished = (tmp_path / "runs.jsonl").read_bytes().count(b"\n")
@@ -230,7 +237,7 @@ def test_other_policies_can_be_named(policies, tmp_path):
     claims = {claim["id"]: claim["verdict"] for claim in json.loads((tmp_path / "claims.json").read_text())}
     assert claims["lowest-regret"].startswith("not judged")
     assert "NaN" not in (tmp_path / "claims.json").read_text()  # one run has no interval
-    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    assert all(len(line) <= 80 for line in done.stdout.splitlines()[:-1])  # the last one is a path
 
 
 @pytest.mark.parametrize(
@@ -294,7 +301,7 @@ def test_simulate_plays_the_same_from_every_kind_of_file(arms_file, tmp_path):
         tables = {"summary.csv", "curves.parquet", "claims.json", "report.html", "runs.jsonl"}
         assert files_in(out) == figures | tables
     assert regrets[0] == regrets[1] == regrets[2]
-    assert all(len(line) <= 80 for line in done.stdout.splitlines())
+    assert all(len(line) <= 80 for line in done.stdout.splitlines()[:-1])  # the last one is a path
     assert regrets[0] == pytest.approx(own_regrets(arms_file, lambda seed: isotropic_parameter(6, seed=seed)))
 
 

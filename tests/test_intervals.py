@@ -114,6 +114,14 @@ def test_a_ratio_is_the_geometric_mean_of_paired_ratios():
     assert ratio([3.0] * 4, [3.0] * 4) == (1.0, 1.0, 1.0)
 
 
+def test_no_regret_at_all_is_less_than_any():
+    zero, some = np.zeros(5), np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+    for found, side in ((ratio(zero, some), "below"), (ratio(some, zero), "above")):
+        assert np.isfinite(found).all() and found.side(1.0) == side
+    assert ratio(zero, zero) == (1.0, 1.0, 1.0)
+    assert np.isfinite(exponent([1, 2, 4], np.array([[0.0, 1.0, 2.0]] * 5))).all()
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.floats(-3.0, 3.0), st.floats(0.01, 100.0), st.sampled_from([1, 2, 5]))
 def test_the_power_of_a_power_law_is_found(power, factor, runs):

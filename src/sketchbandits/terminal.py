@@ -1,7 +1,6 @@
 """What the command line shows: progress with the time left, tables of 80 columns, one line for whatever goes wrong."""
 
 import contextlib
-import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -124,4 +123,4 @@ def _print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: i
 
 def wrote(folder: Path, files: Sequence[str]) -> None:
     """Where the results are: the page to open first."""
-    print(f"Wrote {len(files)} files to {folder}{os.sep}; open {folder / 'report.html'} in a browser.")
+    print(f"Wrote {len(files)} files. The page to open in a browser:\n{folder / 'report.html'}")
