@@ -383,6 +383,31 @@ def test_a_rule_draws_its_line_where_it_says(claim, edit, expected):
     assert verdict(claim, edit).text == expected
 
 
+def test_a_slower_policy_saves_nothing_whatever_the_arithmetic():
+    # CS-LB takes ten times as long, and a rival less with more arms: the quotient of two losses is positive.
+    def edit(name, key, run, made):
+        if name == "time" and is_cslb(key):
+            made.microseconds *= 10.0
+        if name == "search":
+            made.microseconds = 100.0 if key[1] == DATASETS[key[0]][0] else 0.001
+            made.microseconds *= 0.01 if ":" not in key[2] else 0.1
+
+    found = verdict("search-saves-time", edit)
+    assert min(finding.figures["cslb / rival"].mean for finding in found.findings) > 1.0
+    assert max(finding.figures["share of the saving that is search"].mean for finding in found.findings) > 0.0
+    assert found.text == "fails"
+
+
+def test_growth_is_measured_over_the_three_largest_sizes():
+    def edit(name, key, run, made):
+        if name == "growth" and (key[1] == 64 or key[2] == 4):
+            made.microseconds *= 1.0 if key[1] in (256, 1024, 4096) and key[2] == 4 else 50.0
+
+    found = verdict("round-cost", edit)
+    assert found.text == "holds"
+    assert [finding.figures["power of growth"].mean for finding in found.findings] == pytest.approx([0.0, 1.0, 2.0])
+
+
 def test_one_rival_is_enough_to_refute_the_lowest_regret():
     for rival in ("oful", "soful", "cbscfd"):
         assert verdict("lowest-regret", on("regret", scaled("final", 99.0), policy=rival)).text == "fails"

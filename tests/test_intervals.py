@@ -1,5 +1,6 @@
 """Intervals over few runs: coverage, what a single run gives, ratios and powers of known value."""
 
+import itertools
 import math
 
 import numpy as np
@@ -52,6 +53,15 @@ def test_the_bootstrap_never_leaves_the_data_and_follows_it():
     assert moved == pytest.approx((3.0 * mean + 10.0, 3.0 * low + 10.0, 3.0 * high + 10.0))
     wider = interval(np.append(values, 100.0))
     assert wider.high - wider.low > high - low
+
+
+def test_five_runs_by_enumeration():
+    values = np.array([0.0, 1.0, 2.3, 4.1, 7.9])
+    means = np.array(list(itertools.product(values, repeat=5))).mean(axis=1)  # all resamples there are
+    tail = 9.541e-4  # of a normal law beyond 2.776445 sqrt(5/4): Student's quantile, and n instead of n - 1
+    for end, side in ((interval(values).low, 1.0), (interval(values).high, -1.0)):
+        nearer, farther = np.quantile(side * means, [1.7 * tail, 0.5 * tail])
+        assert farther <= side * end <= nearer
 
 
 def test_more_runs_narrow_it():

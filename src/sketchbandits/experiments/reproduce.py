@@ -12,7 +12,7 @@ name           key                                        what
 ``sizes``      (scene, l, normalize) or (scene, normalize)  CS-LB with several l, beside OFUL
 ``blocks``     (data, policy)                             DBSLinUCB on full-rank and on low-rank data
 ``growth``     (engine, d, l)                             a round of CS-LB in many dimensions
-``search``     (data set, N, policy)                      sketches with as many and with four times as many arms
+``search``     (data set, N, policy)                      all with N arms, sketches with four times as many too
 =============  =========================================  ======================================================
 """
 
@@ -177,7 +177,7 @@ def _search(plan: PaperPlan) -> Groups:
         n_arms, dim, sketch_size, group_size = paper.DATASETS[number]
         for n in (n_arms, 4 * n_arms):
             scene = paper.correlated(str(number), n, dim, sketch_size, group_size, "max")
-            for kind in ("soful", "cbscfd"):
+            for kind in TWINS if n == n_arms else ("soful", "cbscfd"):
                 for contender in (Contender(kind), TWINS[kind]):
                     key = (number, n, str(contender))
                     groups[key] = plan.group(scene, contender, plan.twin_rounds, timed=True)

@@ -67,7 +67,9 @@ class Verdict:
         if self.word == NOT_JUDGED:
             return f"not judged: {self.missing or 'no case'} was not played"
         if self.word == "depends":
-            return f"depends on {_explanation(self.findings)}"
+            open_cases = sum(finding.outcome == UNDECIDED for finding in self.findings)
+            rest = f"; {open_cases} of {len(self.findings)} cases are undecided" if open_cases else ""
+            return f"depends on {_explanation(self.findings)}{rest}"
         held = sum(finding.outcome in (HOLDS, VACUOUS) for finding in self.findings)
         if self.word in (HOLDS, VACUOUS) or not held:
             return self.word

@@ -65,7 +65,7 @@ DECISIVE = {
     "faster-than-oful": Decisive("CS-LB / OFUL", "cslb / oful", by="form"),
     "slightly-faster-than-sketches": Decisive("CS-LB / rival", "cslb / ", _farthest_from_one, "form"),
     "ucb1-fastest": Decisive("UCB1 / closest rival", "ucb1 / ", max, "form"),
-    "search-saves-time": Decisive("search's share of the saving", "share of the saving", by="form"),
+    "search-saves-time": Decisive("µs that searching l arms would save", "searching", by="form"),
     "warmup-negligible": Decisive("warm-up's share at the horizon", "share of all time", by="form"),
     "dbslinucb-falls-back": Decisive("directions held", "directions"),
     "less-regret": Decisive("rival minus first", " minus "),
