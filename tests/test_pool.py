@@ -67,11 +67,14 @@ def same(one, two):
 
 
 def no_children(seconds=5.0):
-    """Whether the workers end soon."""
+    """Whether the workers end soon; those that do not are ended, or this process would wait for them."""
     end = time.monotonic() + seconds
     while multiprocessing.active_children() and time.monotonic() < end:
         time.sleep(0.02)
-    return not multiprocessing.active_children()
+    left = multiprocessing.active_children()
+    for child in left:
+        child.kill()
+    return not left
 
 
 # --- the same numbers ---
@@ -242,6 +245,18 @@ def test_an_error_in_this_process_leaves_what_was_finished(journal, monkeypatch)
         play_all(tasks, journal, jobs=2, watch=quiet)
     assert no_children()
     assert len(journal.read(tasks)) == 2
+
+
+def test_workers_are_stopped_in_the_middle_of_long_runs(journal):
+    def interrupt(stage, what, share):
+        if stage == PLAYING and share > 0.0:
+            assert len(multiprocessing.active_children()) == 2
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play_all(tasks_of("oful", length=10**9), journal, jobs=2, watch=interrupt)
+    assert no_children(3.0)
+    assert not journal.path.exists()
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -325,6 +325,13 @@ def test_what_is_written_is_read_to_the_last_bit(journal):
     assert all(equal(found[task], played[task]) for task in played)
 
 
+def test_counts_are_read_as_whole_numbers(journal):
+    # As floats they would make another sweeps.csv of a run that was interrupted: 4.0 instead of 4.
+    journal.append(TASK, made_up(TASK))
+    facts = journal.read([TASK])[TASK].facts
+    assert repr(facts) == repr(made_up(TASK).facts) == "{'largest_gap': 0.30000000000000004, 'clusters': 4}"
+
+
 def test_a_line_is_one_json_object_with_names_for_people(journal):
     task = dataclasses.replace(TASK, contender=Contender.parse("cslb:ridge=2"), timed=True)
     journal.append(task, made_up(task))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,18 +62,25 @@ def _array(path: Path, id_column: Any, features: Any) -> NDArray[Any]:
     for name, value in (("id_column", id_column), ("features", features)):
         if value is not None:
             raise ValueError(f"{name} must be left out for a .npy file, which has no column names, got {value!r}")
-    with path.open("rb") as file:
-        if file.read(6) != b"\x93NUMPY":  # such as an .npz archive under another name, or a pickle
-            raise _damaged(path)
-    try:
-        values = np.load(path, mmap_mode="r", allow_pickle=False)  # mapped: the only copy is the one `matrix` makes
-    except OSError:
-        raise
-    except Exception:  # a damaged head fails anywhere from the tokenizer to the shape
-        raise _damaged(path) from None
+    values = read_npy(path)
+    if values is None:
+        raise _damaged(path)
     if values.ndim == 2 and values.dtype.kind == "f":
         _check_finite(values, _count(values.shape[1]), f"{_ROWS}, columns from 0")
     return values
+
+
+def read_npy(path: Path) -> NDArray[Any] | None:
+    """The array of a ``.npy`` file, mapped and not yet read; none where it is not one. Never a pickle."""
+    with path.open("rb") as file:
+        if file.read(6) != b"\x93NUMPY":  # such as an .npz archive under another name, or a pickle
+            return None
+    try:
+        return cast(NDArray[Any], np.load(path, mmap_mode="r", allow_pickle=False))
+    except OSError:
+        raise
+    except Exception:  # a damaged head fails anywhere from the tokenizer to the shape
+        return None
 
 
 def _table(path: Path, id_column: str | None, features: Sequence[str] | None) -> tuple[Any, Any, Any]:

@@ -125,10 +125,11 @@ def unit_rows(rows: NDArray[Any]) -> NDArray[Any]:
 
 def normalized(arms: NDArray[Any], normalize: str) -> NDArray[Any]:
     """All arms divided by the largest norm (``"max"``), or each by its own (``"unit"``); zero stays zero."""
+    exact = np.asarray(arms, dtype=np.float64)  # the squares of float32 numbers may overflow
     if normalize == "unit":
-        return unit_rows(arms)
-    largest = np.linalg.norm(arms, axis=1).max()
-    return arms / largest if largest > 0.0 else arms.copy()
+        return unit_rows(exact).astype(arms.dtype)
+    largest = np.linalg.norm(exact, axis=1).max()
+    return (exact / largest).astype(arms.dtype) if largest > 0.0 else arms.copy()
 
 
 def _positive_uniform(rng: np.random.Generator, shape: tuple[int, int]) -> NDArray[np.float64]:

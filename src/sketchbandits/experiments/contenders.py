@@ -53,8 +53,10 @@ class Contender:
         kind = re.sub("[-_ ]", "", name.lower())  # CS-LB is cslb
         if kind not in KINDS:
             raise ValueError(f"policies must be some of {', '.join(KINDS)} (or all), got {name!r}")
-        given = dict(_option(text, kind, piece) for piece in rest[0].split(",")) if rest else {}
-        return cls(kind, tuple(sorted(given.items())))
+        given = [_option(text, kind, piece) for piece in rest[0].split(",")] if rest else []
+        if len(dict(given)) < len(given):
+            raise ValueError(f"policies must be given each option once, got {text!r}")
+        return cls(kind, tuple(sorted(given)))
 
     def __str__(self) -> str:
         options = ",".join(f"{name}={value}" for name, value in self.options)

@@ -8,18 +8,20 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sketchbandits import validate
-from sketchbandits.arms_file import read_arms
+from sketchbandits.arms_file import read_arms, read_npy
 from sketchbandits.experiments.claims.regret import LINEAR_ABOVE, slope_ratio
 from sketchbandits.experiments.claims.verdict import Claim, Finding, Study, outcome_of
 from sketchbandits.experiments.contenders import Contender
 from sketchbandits.experiments.intervals import interval, ratio
 from sketchbandits.experiments.scenes import GENERATORS, FileScene, Model, Scene, file_digest
 from sketchbandits.experiments.study import Groups, Plan
+from sketchbandits.linalg import Floats
 
 # What each generator takes, and its defaults: the paper's first data set and its relatives.
 GENERATOR_OPTIONS: dict[str, dict[str, Any]] = {
@@ -57,12 +59,14 @@ def file_scene(
     return FileScene(name, model, os.path.abspath(path), digest, id_column, features, known, normalize)
 
 
-def _read_parameter(path: str, dim: int, norm: float) -> Any:
+def _read_parameter(path: str, dim: int, norm: float) -> Floats:
+    shape = f"a .npy file with a vector of length {dim}, as the arms have"
+    values = read_npy(Path(path))
+    if values is None:
+        raise ValueError(f"theta must be {shape}, got {path!r}")
     try:
-        with open(path, "rb") as file:
-            theta = validate.vector("theta", np.load(file, allow_pickle=False), size=dim)
-    except (ValueError, EOFError) as error:
-        shape = f"a .npy file with a vector of length {dim}, as the arms have"
+        theta = validate.vector("theta", values, size=dim)
+    except ValueError as error:
         raise ValueError(f"theta must be {shape}, got {path!r}: {error}") from None
     if np.linalg.norm(theta) > norm * (1 + 1e-9):
         length = f"{np.linalg.norm(theta):g}"

@@ -106,32 +106,37 @@ def _one_by_one(stage: str, tasks: Sequence[Task], meter: _Meter, finish: Callab
 
 def _in_parallel(tasks: Sequence[Task], jobs: int, meter: _Meter, finish: Callable[[Task, Outcome], None]) -> None:
     meter.show(PLAYING, 0.0, now=True)
-    with _workers(jobs) as (pool, done):
+    with _workers(jobs, len(tasks)) as (pool, shares):
         with _interrupts_ignored():  # workers inherit it: Ctrl-C is for this process, which then stops them
             running: dict[Future[Outcome], Task] = {
-                pool.submit(_work, task, meter.weights[task]): task for task in tasks
+                pool.submit(_work, task, place): task for place, task in enumerate(tasks)
             }
         while running:
             ready, _ = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
             for future in ready:
                 finish(running.pop(future), future.result())
-            meter.show(PLAYING, done.value)
+            meter.show(PLAYING, sum(share * meter.weights[task] for share, task in zip(shares, tasks, strict=True)))
     meter.before += sum(meter.weights[task] for task in tasks)
 
 
 @contextlib.contextmanager
-def _workers(jobs: int) -> Iterator[tuple[ProcessPoolExecutor, Any]]:
-    """Processes, and a number that counts the expected seconds they have done; they end at once on an error."""
+def _workers(jobs: int, tasks: int) -> Iterator[tuple[ProcessPoolExecutor, Any]]:
+    """Processes, and an array into which they write the share of each task that is done.
+
+    They end at once on an error, and when this process is gone: each listens to a pipe whose other end is held here and
+    nowhere else. Neither the pipe nor the array has a lock that a killed process could keep.
+    """
     context = multiprocessing.get_context("spawn")  # a fork of a process that has threads may lock up
-    done, stop = context.Value("d", 0.0), context.Event()
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(done, stop))
+    shares = context.RawArray("d", tasks)
+    listener, life = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(shares, listener))
     try:
-        yield pool, done
-    except BaseException:
-        stop.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
+        yield pool, shares
+        pool.shutdown()
+    finally:
+        life.close()
+        listener.close()
+        pool.shutdown(cancel_futures=True)
 
 
 @contextlib.contextmanager
@@ -146,27 +151,23 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-_done: Any = None  # in a worker: the shared count
+_shares: Any = None  # in a worker: the shared array
 
 
-def _begin(done: Any, stop: Any) -> None:
-    """A worker's first act: keep the shared count, and end when told to or when the parent is gone."""
-    global _done
-    _done = done
-    threading.Thread(target=_end_with_parent, args=(stop,), daemon=True).start()
+def _begin(shares: Any, listener: multiprocessing.connection.Connection) -> None:
+    """A worker's first act: keep the shared array, and end when the parent lets go of the pipe."""
+    global _shares
+    _shares = shares
+    threading.Thread(target=_end_with_parent, args=(listener,), daemon=True).start()
 
 
-def _end_with_parent(stop: Any) -> None:
-    parent = multiprocessing.parent_process()
-    while not stop.wait(0.1):
-        if parent is not None and multiprocessing.connection.wait([parent.sentinel], timeout=0):
-            break
+def _end_with_parent(listener: multiprocessing.connection.Connection) -> None:
+    multiprocessing.connection.wait([listener])  # nothing is ever sent: it returns when the pipe is closed
     os._exit(1)
 
 
-def _work(task: Task, weight: float) -> Outcome:
+def _work(task: Task, place: int) -> Outcome:
     def advance(rounds: int) -> None:
-        with _done.get_lock():
-            _done.value += weight * rounds / task.rounds
+        _shares[place] += rounds / task.rounds
 
     return task.play(advance)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import sketchbandits
+from sketchbandits import validate
 from sketchbandits.experiments.contenders import Contender
 from sketchbandits.experiments.scenes import FileScene, Scene
 from sketchbandits.linalg import Floats, Ints
@@ -25,7 +26,7 @@ from sketchbandits.simulate import simulate
 
 Advance = Callable[[int], None]  # called with the number of rounds just played
 N_LINEAR, N_EARLY = 200, 40  # checkpoints: evenly spaced, and evenly in the logarithm
-_NOT_PLAYED = ("cli.py", "__main__.py", "checks.py", "service")  # sources that no run passes through
+_NOT_PLAYED = ("cli.py", "terminal.py", "__main__.py", "checks.py", "service")  # sources that no run passes through
 _PLAYED = ("runs.py", "scenes.py", "contenders.py")  # those of the experiments that every run does
 
 
@@ -153,15 +154,18 @@ def _ends_whole(path: Path) -> bool:
 
 
 def _parse(line: str) -> tuple[str, Outcome | None]:
+    """A line's key and outcome, or none where anything in it is not what `Journal.append` writes."""
     try:
         entry = json.loads(line)
-        regret = np.array(entry["regret"], dtype=np.float64)
-        points = np.array(entry["checkpoints"], dtype=np.int64)
-        outcome = Outcome(points, regret, entry["seconds"], entry["warmup_seconds"], entry["facts"])
-    except (ValueError, KeyError, TypeError):
+        points, regret = np.array(entry["checkpoints"], dtype=np.int64), np.array(entry["regret"], dtype=np.float64)
+        times = [validate.number(name, entry[name], least=0.0) for name in ("seconds", "warmup_seconds")]
+        facts = {name: validate.number(name, value) for name, value in entry["facts"].items()}
+        key = entry["key"]
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return "", None
-    whole = regret.shape == points.shape and regret.size > 0 and bool(np.isfinite(regret).all())
-    return entry["key"], outcome if whole else None
+    curve = points.ndim == 1 and points.size > 0 and points.shape == regret.shape and bool(np.isfinite(regret).all())
+    whole = curve and isinstance(key, str)
+    return (key, Outcome(points, regret, times[0], times[1], facts)) if whole else ("", None)
 
 
 @functools.cache

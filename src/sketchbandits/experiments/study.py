@@ -18,8 +18,11 @@ Groups = Mapping[tuple[Any, ...], Group]
 LONGEST, MOST_RUNS = 10**9, 10**4
 
 
-class NotPlayedError(LookupError):
+class NotPlayedError(KeyError):
     """A claim or figure asks for runs that were not part of the experiment."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError would quote it
 
 
 @dataclass(frozen=True)
