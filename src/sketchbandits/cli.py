@@ -220,6 +220,8 @@ def _bad_values_refused() -> Iterator[None]:
     except OSError as error:
         message = f"{error.filename!r} must be a file that can be read: {error.strerror or error}"
         terminal.stop(terminal.IO_ERROR, message)
+    except MemoryError as error:
+        terminal.stop(terminal.BAD_INPUT, f"the arms and policies must fit into memory: {error or 'they do not'}")
 
 
 def _refuse_without_arms(**flags: Any) -> None:

@@ -36,7 +36,7 @@ def generated_scene(model: Model, generator: str, options: Mapping[str, Any], no
     allowed = GENERATOR_OPTIONS[validate.option("generator", generator, tuple(GENERATORS))]
     for name, value in options.items():
         if name not in allowed:
-            others = ", ".join(known for known, has in GENERATOR_OPTIONS.items() if name in has)
+            others = " or ".join(known for known, has in GENERATOR_OPTIONS.items() if name in has) or "(none has it)"
             raise ValueError(f"{name} must come with the generator {others}, got {value!r} with {generator}")
     parameter = "uniform" if generator == "correlated" else "isotropic"
     scene = Scene(generator, model, generator, tuple({**allowed, **options}.items()), normalize, parameter)

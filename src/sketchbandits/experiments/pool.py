@@ -113,7 +113,8 @@ def _in_parallel(tasks: Sequence[Task], jobs: int, meter: _Meter, finish: Callab
             }
         while running:
             ready, _ = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
-            for future in ready:
+            # One that failed comes last: it must not keep the others out of the journal.
+            for future in sorted(ready, key=lambda future: future.exception() is not None):
                 finish(running.pop(future), future.result())
             meter.show(PLAYING, sum(share * meter.weights[task] for share, task in zip(shares, tasks, strict=True)))
     meter.before += sum(meter.weights[task] for task in tasks)

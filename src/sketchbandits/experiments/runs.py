@@ -159,8 +159,9 @@ def _parse(line: str) -> tuple[str, Outcome | None]:
         entry = json.loads(line)
         points, regret = np.array(entry["checkpoints"], dtype=np.int64), np.array(entry["regret"], dtype=np.float64)
         times = [validate.number(name, entry[name], least=0.0) for name in ("seconds", "warmup_seconds")]
-        facts = {name: validate.number(name, value) for name, value in entry["facts"].items()}
-        key = entry["key"]
+        facts, key = dict(entry["facts"]), entry["key"]
+        for name, value in facts.items():
+            validate.number(name, value)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return "", None
     curve = points.ndim == 1 and points.size > 0 and points.shape == regret.shape and bool(np.isfinite(regret).all())

@@ -46,6 +46,8 @@ class Model:
         for name in ("ridge", "noise", "theta_norm"):
             validate.positive(name, getattr(self, name))
         validate.probability("delta", self.delta)
+        if self.arm_norm is not None:
+            validate.positive("arm_norm", self.arm_norm)
 
     def parameters(self) -> dict[str, Any]:
         """As keywords of a policy."""

@@ -16,7 +16,7 @@ from sketchbandits.experiments.claims.verdict import (
     outcome_of,
     played,
 )
-from sketchbandits.experiments.intervals import Interval, interval, ratio
+from sketchbandits.experiments.intervals import NOTHING, Interval, interval, ratio
 from sketchbandits.experiments.study import Experiment, Runs
 from sketchbandits.linalg import Floats
 
@@ -29,7 +29,7 @@ def slope_ratio(runs: Runs) -> Floats:
     T = float(runs.checkpoints[-1])
     late = runs.regret - runs.regret_at(0.75 * T)
     middle = runs.regret_at(0.5 * T) - runs.regret_at(0.25 * T)
-    return late / np.maximum(middle, 1e-12)
+    return late / np.maximum(middle, NOTHING)
 
 
 def _lower(regret: Experiment, place: tuple[int, str], policy: str, rival: str) -> Interval:
@@ -100,11 +100,12 @@ def _largest_gains(study: Study) -> list[Finding]:
         gain = {}
         for number in (1, 2, 3, 4):
             sketches = [regret[number, normalize, policy].regret for policy in ("soful", "cbscfd")]
-            gain[number] = np.minimum(*sketches) / regret[number, normalize, "cslb"].regret
+            gain[number] = np.minimum(*sketches) / np.maximum(regret[number, normalize, "cslb"].regret, NOTHING)
         margins = {number: ratio(gain[4], gain[number]) for number in (1, 2, 3)}
         outcome = outcome_of([margin.side(1.0) for margin in margins.values()], good="above", bad="below")
         figures: dict[str, Any] = {
-            f"gain on ({number})": float(np.exp(np.log(values).mean())) for number, values in gain.items()
+            f"gain on ({number})": float(np.exp(np.log(np.maximum(values, NOTHING)).mean()))
+            for number, values in gain.items()
         }
         figures |= {f"gain on (4) / on ({number})": margin for number, margin in margins.items()}
         findings.append(Finding({"normalisation": normalize}, outcome, figures))

@@ -65,7 +65,7 @@ class Verdict:
     def text(self) -> str:
         """The verdict in a phrase."""
         if self.word == NOT_JUDGED:
-            return f"not judged: {self.missing or 'no case'} was not played"
+            return f"not judged: {self.missing or 'what it needs'} was not played"
         if self.word == "depends":
             open_cases = sum(finding.outcome == UNDECIDED for finding in self.findings)
             rest = f"; {open_cases} of {len(self.findings)} cases are undecided" if open_cases else ""
