@@ -22,7 +22,7 @@ from sketchbandits.experiments import paper
 from sketchbandits.experiments.claims import CLAIMS
 
 ENV = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
-COLUMNS = ["dataset", "normalize", "policy", "run", "rounds", "regret", "seconds", "warmup_seconds", "timed_rounds"]
+COLUMNS = ["dataset", "normalize", "policy", "run", "rounds", "regret", "timed_rounds", "seconds", "warmup_seconds"]
 FIGURES = ("regret-1-2", "time-1-2", "regret-3-4", "time-3-4", "arms", "sizes", "growth")
 ROUNDS = rounds(400, 100)
 TINY = ("--rounds", str(ROUNDS), "--runs", "2", "--datasets", "1,4", "--normalize", "max", "--seed", "7")

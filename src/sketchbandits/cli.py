@@ -6,6 +6,7 @@ is one line on stderr. Results go to stdout, progress to stderr.
 
 import contextlib
 import io
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -146,7 +147,8 @@ def simulate_command(
         else:
             _refuse_with_arms(generator=generator, **options)
             columns = None if features is None else _words(features)
-            scene = own_case.file_scene(model, arms, id_column, columns, theta, normalize or "none")
+            with terminal.unreadable_files_refused():
+                scene = own_case.file_scene(model, arms, id_column, columns, theta, normalize or "none")
         contenders = parse_policies(policies)
         plan = own_case.OwnPlan(
             scene=scene, policies=contenders, rounds=_whole(rounds), runs=_whole(runs), seed=_whole(seed)
@@ -172,7 +174,8 @@ def _carry_out(plan: Plan, kind: _Kind, out: str, jobs: str | None) -> None:
     try:
         folder = _folder(out)
         with terminal.progress() as watch, terminal.disk_errors_refused(folder):
-            outcomes = play_all(plan.tasks(), Journal(folder / JOURNAL), jobs=processes, watch=watch)
+            with _bad_values_refused():  # such as a file of arms that changes while it is played
+                outcomes = play_all(plan.tasks(), Journal(folder / JOURNAL), jobs=processes, watch=watch)
             watch(WRITING, "figures, tables, report", 1.0)
             study = plan.study(outcomes)
             verdicts = [judge(claim, study) for claim in kind.claims]
@@ -211,17 +214,15 @@ def _folder(out: str) -> Path:
 
 @contextlib.contextmanager
 def _bad_values_refused() -> Iterator[None]:
-    """A plan's fields have the names of the flags."""
+    """Whatever a value brings about is one line; a plan's fields have the names of the flags."""
     try:
         yield
     except ValueError as error:
         name, _, rest = str(error).partition(" ")
-        terminal.stop(terminal.BAD_INPUT, f"--{name.replace('_', '-')} {rest}")
-    except OSError as error:
-        message = f"{error.filename!r} must be a file that can be read: {error.strerror or error}"
-        terminal.stop(terminal.IO_ERROR, message)
+        flag = f"--{name.replace('_', '-')}" if name.isidentifier() and rest.startswith("must") else name
+        terminal.stop(terminal.BAD_INPUT, f"{flag} {rest}")
     except MemoryError as error:
-        terminal.stop(terminal.BAD_INPUT, f"the arms and policies must fit into memory: {error or 'they do not'}")
+        terminal.stop(terminal.BAD_INPUT, f"arms and policies must fit into memory: {error or 'they do not'}")
 
 
 def _refuse_without_arms(**flags: Any) -> None:
@@ -238,8 +239,10 @@ def _refuse_with_arms(**flags: Any) -> None:
 
 def _whole(text: str) -> Any:
     """The number, or the text itself for the plan to refuse."""
+    if re.fullmatch(r"\d{1,3}(,\d{3})+", text):
+        text = text.replace(",", "")
     with contextlib.suppress(ValueError):
-        return int(text.replace("_", "").replace(",", ""))
+        return int(text)
     return text
 
 

@@ -166,7 +166,7 @@ def simulate(
     streams = _streams(seed, runs)
     regret = {name: np.zeros((runs, points.size)) for name in players}
     seconds = {name: np.zeros(runs) for name in players}
-    with _one_blas_thread(), _Progress(progress, rounds * runs * len(players)) as bar:
+    with one_blas_thread(), _Progress(progress, rounds * runs * len(players)) as bar:
         for run, stream in enumerate(streams):
             noise_seed, context_seed, policy_seed = stream.spawn(3)
             for name, player in players.items():
@@ -188,7 +188,7 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()  # looking through all loaded libraries takes milliseconds: once is enough
 
 
-def _one_blas_thread() -> Any:
+def one_blas_thread() -> Any:
     """Matrices here are small: a second thread mostly waits, and on a busy machine makes a refit 20 times slower."""
     return _libraries().limit(limits=1, user_api="blas")
 

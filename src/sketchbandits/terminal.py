@@ -38,6 +38,15 @@ def disk_errors_refused(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def unreadable_files_refused() -> Iterator[None]:
+    """A file that is missing or may not be read is one line."""
+    try:
+        yield
+    except OSError as error:
+        stop(IO_ERROR, f"{error.filename!r} must be a file that can be read: {error.strerror or error}")
+
+
+@contextlib.contextmanager
 def progress() -> Iterator[Watch]:
     """One bar with the time left on a terminal; elsewhere a few lines."""
     if not sys.stderr.isatty():

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Any
 
+import numpy as np
+
 from sketchbandits.experiments.runs import Journal, Outcome, Task
 
 PREPARING, PLAYING, TIMING = "preparing, kernels compile once", "playing", "timing one by one"
@@ -106,6 +108,7 @@ def _one_by_one(stage: str, tasks: Sequence[Task], meter: _Meter, finish: Callab
 
 def _in_parallel(tasks: Sequence[Task], jobs: int, meter: _Meter, finish: Callable[[Task, Outcome], None]) -> None:
     meter.show(PLAYING, 0.0, now=True)
+    weights = np.array([meter.weights[task] for task in tasks])
     with _workers(jobs, len(tasks)) as (pool, shares):
         with _interrupts_ignored():  # workers inherit it: Ctrl-C is for this process, which then stops them
             running: dict[Future[Outcome], Task] = {
@@ -116,8 +119,8 @@ def _in_parallel(tasks: Sequence[Task], jobs: int, meter: _Meter, finish: Callab
             # One that failed comes last: it must not keep the others out of the journal.
             for future in sorted(ready, key=lambda future: future.exception() is not None):
                 finish(running.pop(future), future.result())
-            meter.show(PLAYING, sum(share * meter.weights[task] for share, task in zip(shares, tasks, strict=True)))
-    meter.before += sum(meter.weights[task] for task in tasks)
+            meter.show(PLAYING, float(np.frombuffer(shares) @ weights))
+    meter.before += float(weights.sum())
 
 
 @contextlib.contextmanager
@@ -159,6 +162,7 @@ def _begin(shares: Any, listener: multiprocessing.connection.Connection) -> None
     """A worker's first act: keep the shared array, and end when the parent lets go of the pipe."""
     global _shares
     _shares = shares
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # not inherited everywhere
     threading.Thread(target=_end_with_parent, args=(listener,), daemon=True).start()
 
 

@@ -80,10 +80,6 @@ class Scene:
         """All that the scene depends on."""
         return asdict(self)
 
-    def option(self, name: str) -> Any:
-        """One of the generator's options."""
-        return dict(self.options)[name]
-
 
 @dataclass(frozen=True)
 class FileScene:

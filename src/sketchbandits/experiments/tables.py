@@ -14,7 +14,7 @@ Study = Mapping[str, Experiment]
 
 
 def summary(study: Study) -> "polars.DataFrame":
-    """``summary.csv``: dataset, normalize, policy, run, rounds, regret, seconds, warmup_seconds, timed_rounds.
+    """``summary.csv``: dataset, normalize, policy, run, rounds, regret, timed_rounds, seconds, warmup_seconds.
 
     ``seconds`` is the play time of ``timed_rounds`` rounds, played alone. A slow twin is played in the timed run only,
     and its regret is the one at the end of that.
@@ -36,9 +36,9 @@ def _summary_rows(study: Study) -> Iterator[dict[str, Any]]:
                 "run": run,
                 "rounds": outcome.rounds,
                 "regret": float(outcome.regret[-1]),
+                "timed_rounds": clock.rounds,
                 "seconds": clock.seconds,
                 "warmup_seconds": clock.warmup_seconds,
-                "timed_rounds": clock.rounds,
             }
 
 
@@ -98,6 +98,16 @@ def places(experiment: Experiment) -> list[tuple[Any, str]]:
 def contenders(experiment: Experiment) -> list[Contender]:
     """The policies of an experiment, in order."""
     return list(dict.fromkeys(group[0].contender for group in experiment.groups.values()))
+
+
+def timed_lengths(experiment: Experiment) -> str:
+    """How many rounds of each policy were timed, in words."""
+    lengths: dict[int, list[str]] = {}
+    for group in experiment.groups.values():
+        labels = lengths.setdefault(group[0].rounds, [])
+        if group[0].contender.label not in labels:
+            labels.append(group[0].contender.label)
+    return "; ".join(f"{rounds:,} rounds of {', '.join(labels)}" for rounds, labels in sorted(lengths.items()))
 
 
 def scene_of(experiment: Experiment, place: tuple[Any, str]) -> Scene | FileScene:

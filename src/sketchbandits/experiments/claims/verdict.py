@@ -8,6 +8,7 @@ policy) whether the claim holds there; a case whose interval straddles the line 
 - *undecided*: never refuted, but not shown everywhere. *vacuous*: true, and could not have been otherwise.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -18,6 +19,7 @@ from sketchbandits.experiments.study import Experiment, NotPlayedError
 
 HOLDS, FAILS, UNDECIDED, VACUOUS, NOT_JUDGED = "holds", "fails", "undecided", "vacuous", "not judged"
 Study = Mapping[str, Experiment]
+_VERBS = {HOLDS: "hold", FAILS: "fail", UNDECIDED: "undecided", VACUOUS: "vacuous"}
 LONG = 4  # cases that a verdict still names one by one
 
 
@@ -63,17 +65,15 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The verdict in a phrase."""
+        """The verdict in a phrase; where cases differ, how many are of each kind."""
         if self.word == NOT_JUDGED:
             return f"not judged: {self.missing or 'what it needs'} was not played"
-        if self.word == "depends":
-            open_cases = sum(finding.outcome == UNDECIDED for finding in self.findings)
-            rest = f"; {open_cases} of {len(self.findings)} cases are undecided" if open_cases else ""
-            return f"depends on {_explanation(self.findings)}{rest}"
-        held = sum(finding.outcome in (HOLDS, VACUOUS) for finding in self.findings)
-        if self.word in (HOLDS, VACUOUS) or not held:
+        counts = Counter(finding.outcome for finding in self.findings)
+        if len(counts) == 1:
             return self.word
-        return f"{self.word}: shown in {held} of {len(self.findings)} cases"
+        shown = ", ".join(f"{counts[outcome]} {verb}" for outcome, verb in _VERBS.items() if counts[outcome])
+        reason = f" on {_explanation(self.findings)}" if self.word == "depends" else ""
+        return f"{self.word}{reason} ({shown})"
 
     def as_json(self) -> dict[str, Any]:
         """A line of ``claims.json``."""
@@ -104,6 +104,11 @@ def played(experiment: Experiment, *, datasets: Sequence[int] = (1, 2, 3, 4)) ->
     return found
 
 
+def place_case(place: tuple[int, str]) -> dict[str, str]:
+    """A data set under one normalisation, as findings name it."""
+    return {"data set": f"({place[0]})", "normalisation": place[1]}
+
+
 def outcome_of(sides: Sequence[str], *, good: str, bad: str) -> str:
     """Holds where every side is good, fails where one is bad, else undecided."""
     if bad in sides:
@@ -112,26 +117,25 @@ def outcome_of(sides: Sequence[str], *, good: str, bad: str) -> str:
 
 
 def _explanation(findings: Sequence[Finding]) -> str:
-    """The fewest properties of a case that tell where the claim holds from where it fails, and how."""
-    decided = [finding for finding in findings if finding.outcome != UNDECIDED]
-    names = [name for name in decided[0].case if len({str(finding.case[name]) for finding in decided}) > 1]
+    """The fewest properties of a case that tell its outcome, and where the claim holds and fails."""
+    names = [name for name in findings[0].case if len({str(finding.case[name]) for finding in findings}) > 1]
     for size in range(1, len(names) + 1):
         for chosen in combinations(names, size):
-            outcomes: dict[tuple[str, ...], set[bool]] = {}
-            for finding in decided:
+            outcomes: dict[tuple[str, ...], set[str]] = {}
+            for finding in findings:
                 place = tuple(str(finding.case[name]) for name in chosen)
-                outcomes.setdefault(place, set()).add(finding.outcome != FAILS)
+                outcomes.setdefault(place, set()).add(finding.outcome)
             if all(len(found) == 1 for found in outcomes.values()):
-                return f"{' and '.join(chosen)}: {_where(outcomes)}"
+                return f"{' and '.join(chosen)}{_where(outcomes)}"
     return "what was not varied here"
 
 
-def _where(outcomes: Mapping[tuple[str, ...], set[bool]]) -> str:
-    held = [" ".join(place) for place, found in outcomes.items() if found == {True}]
-    failed = [" ".join(place) for place, found in outcomes.items() if found == {False}]
-    if len(outcomes) > LONG:
-        return f"holds in {len(held)} of {len(outcomes)} cases"
-    return f"holds for {', '.join(held)}; fails for {', '.join(failed)}"
+def _where(outcomes: Mapping[tuple[str, ...], set[str]]) -> str:
+    held = [" ".join(place) for place, found in outcomes.items() if found == {HOLDS}]
+    failed = [" ".join(place) for place, found in outcomes.items() if found == {FAILS}]
+    if len(held) + len(failed) > LONG:
+        return ""
+    return f": holds for {', '.join(held) or 'none'}; fails for {', '.join(failed)}"
 
 
 def _plain(figures: Mapping[str, Any]) -> dict[str, Any]:

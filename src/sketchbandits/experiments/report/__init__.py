@@ -53,7 +53,7 @@ def paper_report(plan: PaperPlan, study: Study, verdicts: Sequence[Verdict], fig
         "Time": time_tables(plan, study),
         "What changes with the horizon": horizon_table(plan, study),
         "What the paper leaves unsaid and how it was read": definitions(readings(plan)),
-        "How it was made": how_it_was_made(plan, paper_command(plan), sweeps),
+        "How it was made": how_it_was_made(study, paper_command(plan), sweeps),
     }
     return page("The CS-LB paper, rerun", _paper_abstract(plan, study, verdicts), sections)
 
@@ -65,7 +65,7 @@ def own_report(plan: OwnPlan, study: Study, verdicts: Sequence[Verdict], figures
         "Verdicts": verdict_table(verdicts),
         "Figures": captioned(plan, study, figures),
         "Regret and time": own_table(plan, study),
-        "How it was made": how_it_was_made(plan, own_command(plan), {}),
+        "How it was made": how_it_was_made(study, own_command(plan), {}),
     }
     return page(f"Policies compared on {scene_name(plan)}", _own_abstract(plan, study, verdicts), sections)
 

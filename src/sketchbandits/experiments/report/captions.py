@@ -31,10 +31,9 @@ from sketchbandits.experiments.reproduce import (
     TYPICAL_DIM,
     TYPICAL_WIDTH,
     WIDTHS,
-    PaperPlan,
 )
 from sketchbandits.experiments.study import Plan
-from sketchbandits.experiments.tables import Study, contenders, places
+from sketchbandits.experiments.tables import Study, contenders, places, timed_lengths
 
 BARS = ", bars from the least to the most"
 
@@ -89,11 +88,9 @@ def _about_regret(plan: Plan, study: Study, shown: Sequence[tuple[Any, str]]) ->
 
 
 def _about_time(plan: Plan, study: Study, shown: Sequence[tuple[Any, str]]) -> tuple[str, str]:
-    twins = ""
-    if isinstance(plan, PaperPlan) and len(contenders(study["time"])) > len(plan.policies):
-        twins = f"; hollow, policies as the paper prints them, on the first {plan.twin_rounds:,}"
+    twins = "" if len(contenders(study["time"])) == len(plan.policies) else " Hollow: as the paper prints the policy."
     caption = (
-        f"Time a round{_on(shown)}, timed alone on the first {plan.timed_rounds:,} rounds{twins}. "
+        f"Time a round{_on(shown)}, timed alone: the first {timed_lengths(study['time'])}.{twins} "
         f"Shown is {mean_of(plan, ' (large dots), the runs (small) and lines from the least to the most')}."
     )
     readings = []

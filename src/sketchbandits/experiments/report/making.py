@@ -16,7 +16,7 @@ from sketchbandits.experiments.report.markup import SCALES, Markup, definitions,
 from sketchbandits.experiments.reproduce import PaperPlan
 from sketchbandits.experiments.runs import machine
 from sketchbandits.experiments.scenes import FileScene, Scene
-from sketchbandits.experiments.study import Plan
+from sketchbandits.experiments.tables import Study, timed_lengths
 from sketchbandits.linalg import TIE
 from sketchbandits.partition import TOLERANCE
 
@@ -111,7 +111,7 @@ def own_command(plan: OwnPlan) -> Markup:
     return _command("simulate", {"policies": policies, **flags, "normalize": scene.normalize, **told, **length})
 
 
-def how_it_was_made(plan: Plan, command: Markup, more_files: Mapping[str, str]) -> Markup:
+def how_it_was_made(study: Study, command: Markup, more_files: Mapping[str, str]) -> Markup:
     """The command, versions, machine and files behind a page."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba"))
     names = {
@@ -129,7 +129,7 @@ def how_it_was_made(plan: Plan, command: Markup, more_files: Mapping[str, str]) 
         "Machine": machine(),
         "Date": f"{datetime.now(UTC):%Y-%m-%d} (UTC)",
         "Times": "Every timed run was played alone, after all others, on one thread; the policies took turns, run by "
-        f"run. Timed are the first {plan.timed_rounds:,} rounds; compiling is not.",
+        f"run. Compiling is not timed. Timed are the first {timed_lengths(study['time'])}.",
         "Files": tag("ul", *(tag("li", link) for link in links)),
     }
     return definitions(facts)

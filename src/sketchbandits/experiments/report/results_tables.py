@@ -51,9 +51,7 @@ def regret_table(plan: PaperPlan, study: Study) -> Markup:
 
 def time_tables(plan: PaperPlan, study: Study) -> Markup:
     """Time a round and the warm-up, a row a policy and a column a setting."""
-    extra = len(contenders(study["time"])) > len(plan.policies)
-    twins = f" ({plan.twin_rounds:,} for policies as printed)" if extra else ""
-    played = f"{mean_of(plan, '')}, timed alone on the first {plan.timed_rounds:,} rounds{twins}"
+    played = f"{mean_of(plan, '')}, timed alone"
     rounds = _time_table(f"Microseconds a round: {played}; the least in bold.", study, lambda runs: runs.microseconds)
     before = "Warm-up in milliseconds, before the first round: the mean; the least in bold."
     return join([rounds, _time_table(before, study, lambda runs: 1e3 * runs.warmup_seconds)])

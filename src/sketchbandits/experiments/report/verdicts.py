@@ -55,7 +55,7 @@ DECISIVE = {
     "lowest-regret": Decisive(_CLOSEST, " minus "),
     "beats-sketches": Decisive(_CLOSEST, " minus "),
     "sketches-do-not-converge": Decisive(_SLOPE, "slope", by="policy"),
-    "cslb-sublinear": Decisive(f"{_SLOPE}, by rounds", "slope", by="rounds"),
+    "cslb-sublinear": Decisive(_SLOPE, "late / middle", by="normalisation"),
     "linear-beats-ucb1": Decisive("UCB1 minus policy", " minus ", by="policy"),
     "largest-gains-where-clustered": Decisive("smallest gain on (4) / on another", "gain on (4) /"),
     "theorem-bound": Decisive("largest regret / bound", "largest regret", max),
@@ -67,7 +67,7 @@ DECISIVE = {
     "ucb1-fastest": Decisive("UCB1 / closest rival", "ucb1 / ", max, "form"),
     "search-saves-time": Decisive("µs that searching l arms would save", "searching", by="form"),
     "warmup-negligible": Decisive("warm-up's share at the horizon", "share of all time", by="form"),
-    "dbslinucb-falls-back": Decisive("directions held", "directions"),
+    "dbslinucb-falls-back": Decisive("power of growth in d", "power of growth in d"),
     "less-regret": Decisive("rival minus first", " minus "),
     "less-time": Decisive("first / rival", " / "),
 }
