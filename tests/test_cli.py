@@ -120,7 +120,7 @@ def test_sweeps_hold_what_was_varied(done, folder):
     sweeps = polars.read_csv(folder / "deep/out/sweeps.csv")
     assert set(sweeps["experiment"]) == {"long", "arms", "sizes", "blocks", "growth", "search"}
     arms = sweeps.filter(polars.col("experiment") == "arms")
-    assert set(arms["n_arms"]) == {40, 80, 160, 320} and set(arms["policy"]) == {"ucb1", "cslb", "oful"}
+    assert set(arms["n_arms"]) == {20, 40, 80, 160} and set(arms["policy"]) == {"ucb1", "cslb", "oful"}
     long = sweeps.filter(polars.col("experiment") == "long")
     assert set(long["rounds"]) == {10 * ROUNDS} and set(long["clusters"]) == {12, 4}
 

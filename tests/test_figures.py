@@ -36,7 +36,7 @@ def made(task, *, scale=1.0):
     rank = list(KINDS).index(task.contender.kind) + 0.2 * len(task.contender.options)
     points = np.array([task.rounds]) if task.timed else checkpoints(task.rounds)
     if isinstance(task.scene, Scene):
-        scale *= task.scene.option("n_arms") / 60 * (1.25 if task.scene.normalize == "unit" else 1.0)
+        scale *= dict(task.scene.options)["n_arms"] / 60 * (1.25 if task.scene.normalize == "unit" else 1.0)
     regret = scale * (1 + rank) * (1 + 0.1 * task.run**2) * np.sqrt(points)
     speed = SLOW.get(str(task.contender), SPEED.get(task.contender.kind, 1.0 + rank))
     seconds = scale * 1e-6 * speed * (1 + 0.1 * task.run**2) * task.rounds
@@ -295,7 +295,7 @@ def test_arms_shows_regret_against_n(played):
     assert row_labels(drawn["arms"]) == ["max norm", "unit norm"]
     ax = grid[1, 0]
     assert ax.get_xscale() == ax.get_yscale() == "log"
-    assert [label.get_text() for label in grid[1, 0].get_xticklabels()] == ["40", "80", "160", "320"]
+    assert [label.get_text() for label in grid[1, 0].get_xticklabels()] == ["20", "40", "80", "160"]
     for kind in ("ucb1", "cslb", "oful"):
         line, _, (bars,) = curves(ax)[KINDS[kind].label].lines
         regrets = [study["arms"]["20 directions", n, "unit", kind].regret for n in ARM_COUNTS]

@@ -72,7 +72,7 @@ def test_options_that_are_not_given_have_defaults(generator, given, parameter):
     assert (scene.name, scene.generator, scene.normalize) == (generator, generator, "unit")
     assert (scene.model, scene.parameter) == (MODEL, parameter)
     drawn = scene.draw(0)
-    assert drawn.arms.shape == (scene.option("n_arms"), scene.option("dim"))
+    assert drawn.arms.shape == tuple(dict(scene.options)[name] for name in ("n_arms", "dim"))
     expected = GENERATORS[generator](**dict(scene.options), normalize="unit", seed=0)
     assert np.array_equal(drawn.arms, expected)
 
@@ -226,9 +226,7 @@ def test_timed_runs_come_last_and_meet_every_policy_in_turn(scene):
     ]
 
 
-@pytest.mark.parametrize(
-    ("length", "timed"), [(100, 100), (999, 999), (5_000, 1_000), (8_000, 1_000), (80_000, 10_000)]
-)
+@pytest.mark.parametrize(("length", "timed"), [(100, 100), (999, 999), (5_000, 1_000), (8_000, 1_000), (80_000, 5_000)])
 def test_a_timed_run_is_an_eighth(scene, length, timed):
     assert plan_of(scene, rounds=length).timed_rounds == timed
 
@@ -240,9 +238,9 @@ def test_a_timed_run_is_an_eighth(scene, length, timed):
         ({"rounds": 10**9 + 1}, "rounds must be a whole number from 100 to 1000000000, got 1000000001"),
         ({"rounds": "many"}, "rounds must be a whole number from 100 to 1000000000, got 'many'"),
         ({"rounds": 1e3}, "rounds must be a whole number from 100 to 1000000000, got 1000.0"),
-        ({"runs": 0}, "runs must be a whole number from 1 to 10000, got 0"),
-        ({"runs": 10_001}, "runs must be a whole number from 1 to 10000, got 10001"),
-        ({"runs": True}, "runs must be a whole number from 1 to 10000, got True"),
+        ({"runs": 0}, "runs must be a whole number from 1 to 1000, got 0"),
+        ({"runs": 1_001}, "runs must be a whole number from 1 to 1000, got 1001"),
+        ({"runs": True}, "runs must be a whole number from 1 to 1000, got True"),
         ({"seed": -1}, "seed must be a whole number >= 0, got -1"),
         ({"seed": None}, "seed must be a whole number >= 0, got None"),
         ({"policies": ()}, "policies must name at least one, got none"),
@@ -302,10 +300,10 @@ def test_the_papers_plan_times_the_slow_twins_on_shorter_runs():
     )
     times = {key: group[0].rounds for key, group in plan.experiments["time"].items()}
     assert times == {
-        (3, "unit", "cslb"): 2_000,
+        (3, "unit", "cslb"): 16_000,
         (3, "unit", str(TWINS["cslb"])): 200,
-        (3, "unit", "ucb1"): 2_000,
-        (3, "unit", "soful"): 2_000,
+        (3, "unit", "ucb1"): 16_000,
+        (3, "unit", "soful"): 1_000,
         (3, "unit", str(TWINS["soful"])): 200,
     }
     for name, groups in plan.experiments.items():
@@ -359,7 +357,7 @@ def test_the_first_policy_is_judged_against_every_rival(scene):
         ({"rival": "ucb1:exploration=1"}, "undecided"),
     ]
     assert regret.findings[0].figures["oful minus cslb"] == interval([50.0, 51.0, 50.0])
-    assert regret.text == "undecided: shown in 1 of 2 cases"
+    assert regret.text == "undecided (1 hold, 1 undecided)"
     time = findings_of(plan, values, "less-time")
     assert [finding.outcome for finding in time.findings] == ["fails", "undecided"]
     assert time.findings[0].figures["cslb / oful"] == pytest.approx(ratio(SLOW, FAST))
@@ -368,7 +366,7 @@ def test_the_first_policy_is_judged_against_every_rival(scene):
     assert [(finding.case["policy"], finding.outcome) for finding in sublinear.findings] == [
         ("cslb", "holds"), ("oful", "holds"), ("ucb1:exploration=1", "fails"),
     ]  # fmt: skip
-    assert sublinear.text == "depends on policy: holds for cslb, oful; fails for ucb1:exploration=1"
+    assert sublinear.text == "depends on policy: holds for cslb, oful; fails for ucb1:exploration=1 (2 hold, 1 fail)"
 
 
 def test_the_order_of_the_policies_says_who_is_judged(scene):

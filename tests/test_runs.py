@@ -237,7 +237,7 @@ def test_an_outcome_is_what_simulate_gives_for_these_seeds(text, timed):
     assert np.array_equal(outcome.regret, direct.regret["x"][0])
     assert outcome.rounds == T and outcome.regret[-1] > 0
     assert 0 < outcome.seconds < 60 and 0 < outcome.warmup_seconds < 60
-    expected = {"largest_gap": env.gaps.max()}
+    expected = {"largest_gap": env.gaps.max(), "mean_gap": env.gaps.mean()}
     if text.startswith("cslb"):
         expected["clusters"] = policy.partition.n_clusters
         assert expected["clusters"] > 1

@@ -84,12 +84,6 @@ def test_a_draw_is_the_generators_arms_and_then_the_parameter():
     assert np.array_equal(drawn.env.theta, isotropic_parameter(D, norm=2.0, seed=rng))
 
 
-def test_an_option_is_found_by_name():
-    assert [SCENE.option(name) for name in ("n_arms", "dim", "group_size")] == [N, D, 2]
-    with pytest.raises(KeyError):
-        SCENE.option("rank")
-
-
 # --- what a scene depends on ---
 
 MODEL_CHANGES = {

@@ -82,7 +82,7 @@ def reproduce_command(
     datasets: Annotated[str | None, _flag("1,2,3,4", "The paper's data sets.", "all four")] = None,
     policies: Annotated[str | None, _flag("NAME,NAME", _POLICIES, ",".join(paper.POLICIES))] = None,
     normalize: Annotated[str | None, _flag("max|unit|both", "How arms are scaled.", "both")] = None,
-    seed: Annotated[str, _flag("N", "The same seed gives the same regrets.", 0)] = "0",
+    seed: Annotated[str | None, _flag("N", "The same seed gives the same regrets.", DEFAULTS.seed)] = None,
     jobs: Annotated[str | None, _JOBS] = None,
     out: Annotated[str, _flag("DIR", "The folder for all results.", "results/paper")] = "results/paper",
     quick: Annotated[bool, typer.Option("--quick", help="A first look: fewer and shorter runs, max norm.")] = False,
@@ -94,10 +94,11 @@ def reproduce_command(
     both = ",".join(NORMALIZATIONS) if normalize == "both" else normalize
     given: dict[str, Any] = dict(QUICK) if quick else {}
     with _bad_values_refused():
-        texts = {"rounds": _whole, "runs": _whole, "datasets": _wholes, "policies": parse_policies, "normalize": _words}
-        values = (rounds, runs, datasets, policies, both)
+        texts: dict[str, Callable[[str], Any]] = {"rounds": _whole, "runs": _whole, "seed": _whole}
+        texts |= {"datasets": _wholes, "policies": parse_policies, "normalize": _words}
+        values = (rounds, runs, seed, datasets, policies, both)
         given |= {name: texts[name](value) for name, value in zip(texts, values, strict=True) if value is not None}
-        plan = PaperPlan(**given, seed=_whole(seed))
+        plan = PaperPlan(**given)
         plan.check()
     _carry_out(plan, _Kind(CLAIMS, figures.paper_figures, report.paper_report, terminal.wide_table), out, jobs)
 

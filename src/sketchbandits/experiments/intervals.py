@@ -43,7 +43,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: ArrayLike) -> Interval:
-    """The mean over runs with its interval of level 0.95: expanded percentiles and Student's, whichever is wider."""
+    """The mean over runs with its interval of level 0.95: what holds both expanded percentiles and Student's."""
     values = np.asarray(values, dtype=np.float64)
     n, mean = values.size, float(values.mean())
     if n < 2:

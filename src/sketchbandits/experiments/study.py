@@ -107,8 +107,8 @@ class Plan:
 
     @property
     def timed_rounds(self) -> int:
-        """The length of a timed run: an eighth, since it is played alone."""
-        return max(min(self.rounds, 1000), self.rounds // 8)
+        """The length of a timed run: a sixteenth, since it is played alone."""
+        return max(min(self.rounds, 1000), self.rounds // 16)
 
     def group(
         self, scene: Scene | FileScene, contender: Contender, rounds: int | None = None, *, timed: bool = False

@@ -131,7 +131,7 @@ def _explanation(findings: Sequence[Finding]) -> str:
 
 
 def _where(outcomes: Mapping[tuple[str, ...], set[str]]) -> str:
-    held = [" ".join(place) for place, found in outcomes.items() if found == {HOLDS}]
+    held = [" ".join(place) for place, found in outcomes.items() if found <= {HOLDS, VACUOUS}]
     failed = [" ".join(place) for place, found in outcomes.items() if found == {FAILS}]
     if len(held) + len(failed) > LONG:
         return ""
