@@ -237,7 +237,7 @@ def test_how_it_was_made(played):
     assert f"sketchbandits reproduce {command} --seed 2026" in page.text
     for word in ("numpy", "scipy", "numba", "Python", "UTC", "claims.json", "sweeps.csv", "0.973", "10⁻⁹"):
         assert word in page.text
-    assert f"first {plan.timed_rounds:,} rounds of" in page.text
+    assert f"{plan.twin_rounds:,} rounds of CS-LB (engine sketch), SOFUL (shrink every-round)" in page.text
     assert str(Path.home()) not in page.source and str(Path.cwd()) not in page.source
 
 

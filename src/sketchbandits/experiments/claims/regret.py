@@ -163,7 +163,7 @@ CLAIMS = (
         "SOFUL and CBSCFD do not converge on data sets (1) and (2).",
         f"Regret gained in the last quarter over that gained in the second quarter. Holds where the 95 % interval of "
         f"its mean is above {LINEAR_ABOVE} (linear regret gives 1, sqrt(T) 0.65, ln(T) 0.42); fails where it is below. "
-        "Undecided instead of holding where OFUL, which loses nothing, is not below it either: the horizon is too short.",
+        "Undecided instead where OFUL, which loses nothing, is not below it either: the horizon is too short.",
         _no_convergence,
     ),
     Claim(
