@@ -14,17 +14,17 @@ import matplotlib.image
 import numpy as np
 import polars
 import pytest
-from conftest import rounds
 
 from sketchbandits import CSLB, OFUL, SOFUL, UCB1, __version__, simulate
 from sketchbandits.environments import LinearEnvironment, isotropic_parameter
 from sketchbandits.experiments import paper
 from sketchbandits.experiments.claims import CLAIMS
 
-ENV = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"}
+# Commands run compiled even where the tests do not: what they leave must be the same, and plain Python would take minutes.
+ENV = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "NUMBA_DISABLE_JIT": "0"}
 COLUMNS = ["dataset", "normalize", "policy", "run", "rounds", "regret", "timed_rounds", "seconds", "warmup_seconds"]
 FIGURES = ("regret-1-2", "time-1-2", "regret-3-4", "time-3-4", "arms", "sizes", "growth")
-ROUNDS = rounds(400, 100)
+ROUNDS = 400
 TINY = ("--rounds", str(ROUNDS), "--runs", "2", "--datasets", "1,4", "--normalize", "max", "--seed", "7")
 TWINS = ("cslb:engine=sketch", "soful:shrink=every-round", "cbscfd:shrink=every-round")
 OWN = ("--policies", "cslb:sketch_size=3,radius=logdet,ucb1", "--rounds", "300", "--runs", "2", "--seed", "5")
@@ -82,7 +82,7 @@ def test_summary_holds_what_simulate_gives_for_these_seeds(summary):
         direct = simulate(env, policies, rounds=ROUNDS, seed=noise_seed)
         for name in policies:
             row = rows[dataset, name, run]
-            assert row["regret"] == pytest.approx(direct.final_regret[name][0], rel=1e-12)
+            assert row["regret"] == pytest.approx(direct.final_regret[name][0], rel=1e-9)
             assert (row["normalize"], row["rounds"]) == ("max", ROUNDS)
             assert row["seconds"] > 0 and row["warmup_seconds"] > 0 and 0 < row["timed_rounds"] <= ROUNDS
     for twin in TWINS:
