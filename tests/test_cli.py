@@ -20,7 +20,7 @@ from sketchbandits.environments import LinearEnvironment, isotropic_parameter
 from sketchbandits.experiments import paper
 from sketchbandits.experiments.claims import CLAIMS
 
-# Commands run compiled even where the tests do not: what they leave must be the same, and plain Python would take minutes.
+# Commands run compiled even where the tests do not: they leave the same, and plain Python would take minutes.
 ENV = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "NUMBA_DISABLE_JIT": "0"}
 COLUMNS = ["dataset", "normalize", "policy", "run", "rounds", "regret", "timed_rounds", "seconds", "warmup_seconds"]
 FIGURES = ("regret-1-2", "time-1-2", "regret-3-4", "time-3-4", "arms", "sizes", "growth")
