@@ -1,6 +1,7 @@
 """Slow, obvious twins of every algorithm: explicit d x d matrices, explicit inverses, explicit SVDs.
 
-They are the definitions the fast code is tested against and share no code with it. Letters are the papers':
+They are the definitions the fast code is tested against and share no code with it, except `plain_first_fit`, which asks
+the library's one routine for residuals, so that it can be compared bit for bit. Letters are the papers':
 N arms, d dimensions, l (or m) sketch size, K clusters, lam ridge, R noise scale, S bound on ||theta||, L on ||x||,
 n rewards booked, t = n + 1 the round.
 
@@ -20,6 +21,9 @@ Details the specification leaves open, as read here:
 
 import mpmath
 import numpy as np
+
+from sketchbandits.first_fit import unit_rows
+from sketchbandits.linalg import remove_projection
 
 TIE = 1e-9  # slip 8
 RANK_TOL = 1e-8  # the residual rule, float64 arms
@@ -79,6 +83,27 @@ def first_fit(arms, sketch_size, tol=RANK_TOL):
             bases.append(span([x], tol))
         labels.append(label)
     return np.array(labels)
+
+
+def plain_first_fit(arms, sketch_size, tol=RANK_TOL):
+    """The library's first-fit without blocks, probes or plans: every arm against every cluster, by its one residual
+    routine. Labels, ranks and bases are the library's bit for bit."""
+    rows = np.array(arms, dtype=float, order="C")
+    directions, l = np.empty_like(rows), min(sketch_size, rows.shape[1])
+    unit_rows(rows, directions, np.zeros(len(rows), np.int64), 0, len(rows))
+    labels, bases = [], []
+    for x in directions:
+        for label in range(len(bases) + 1):
+            if label == len(bases):
+                bases.append(np.empty((0, x.size)))
+            residual = x.copy()
+            left = remove_projection(bases[label], len(bases[label]), residual, np.empty(l))
+            if left <= tol or len(bases[label]) < l:
+                break
+        if left > tol:
+            bases[label] = np.vstack([bases[label], residual * (1.0 / left)])
+        labels.append(label)
+    return np.array(labels), np.array([len(basis) for basis in bases]), np.vstack(bases)
 
 
 # ----------------------------------------------------------------------------------------------------- the common part

@@ -56,6 +56,13 @@ def assign(out: Floats, values: Floats) -> None:
 
 
 @kernel
+def scale(x: Floats, factor: float) -> None:
+    """``x *= factor``."""
+    for i in range(x.size):
+        x[i] *= factor
+
+
+@kernel
 def add_exactly(total: Floats, lost: Floats, i: int, value: float) -> None:
     """``total[i] += value`` with the rounding error kept in ``lost[i]`` (Neumaier's sum)."""
     old = total[i]
@@ -316,22 +323,63 @@ def identity(A: Floats) -> None:
 
 
 @kernel
-def remove_projection(Q: Floats, rank: int, x: Floats, coordinates: Floats) -> float:
-    """Take from ``x`` its part in the span of ``Q``'s first rows, in two Gram-Schmidt passes; return what is left.
+def dot(x: Floats, y: Floats) -> float:
+    """``x.y``, with eight partial sums: vector code without ``fastmath``."""
+    n = x.size
+    a = b = c = d = e = f = g = h = 0.0
+    i = 0
+    while i + 8 <= n:
+        a += x[i] * y[i]
+        b += x[i + 1] * y[i + 1]
+        c += x[i + 2] * y[i + 2]
+        d += x[i + 3] * y[i + 3]
+        e += x[i + 4] * y[i + 4]
+        f += x[i + 5] * y[i + 5]
+        g += x[i + 6] * y[i + 6]
+        h += x[i + 7] * y[i + 7]
+        i += 8
+    while i < n:
+        a += x[i] * y[i]
+        i += 1
+    return ((a + b) + (c + d)) + ((e + f) + (g + h))
 
-    ``coordinates[:rank]`` receives ``Q x``, ``x`` becomes ``x - Q'Q x``, and its norm is returned. Every decision on
-    membership or rank in this library rests on this one routine. Cost O(rank d).
+
+@kernel
+def subtract_combination(weights: Floats, rows: Floats, x: Floats) -> None:
+    """``x -= weights @ rows``, four rows at a time."""
+    r, n = weights.size, x.size
+    k = 0
+    while k + 4 <= r:
+        a, b, c, d = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
+        for i in range(n):
+            x[i] -= (a * rows[k, i] + b * rows[k + 1, i]) + (c * rows[k + 2, i] + d * rows[k + 3, i])
+        k += 4
+    while k < r:
+        a = weights[k]
+        for i in range(n):
+            x[i] -= a * rows[k, i]
+        k += 1
+
+
+@kernel
+def remove_projection(Q: Floats, rank: int, x: Floats, coordinates: Floats) -> float:
+    """Take from ``x`` its part in the span of ``Q``'s first rows by classical Gram-Schmidt; return what is left.
+
+    ``coordinates[:rank]`` receives ``Q x``, ``x`` becomes ``x - Q'Q x``, and its norm is returned. A second pass
+    follows where the first leaves less than half of ``x``: what rounding has left in the span is then no longer small
+    beside it, and twice is enough (Giraud, Langou and Rozloznik 2005). Every decision on membership or rank in this
+    library rests on this one routine. Cost O(rank d).
     """
-    coordinates[:rank] = 0.0
+    before = left = dot(x, x)
+    for k in range(rank):
+        coordinates[k] = 0.0
+    part = np.empty(rank)
     for _ in range(2):
         for k in range(rank):
-            p = 0.0
-            for i in range(x.size):
-                p += Q[k, i] * x[i]
-            coordinates[k] += p
-            for i in range(x.size):
-                x[i] -= p * Q[k, i]
-    left = 0.0
-    for i in range(x.size):
-        left += x[i] * x[i]
+            part[k] = dot(Q[k], x)
+            coordinates[k] += part[k]
+        subtract_combination(part, Q, x)
+        left = dot(x, x)
+        if left >= 0.25 * before:
+            break
     return np.sqrt(left)

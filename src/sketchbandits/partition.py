@@ -6,20 +6,23 @@
 Every cluster but the last has rank exactly ``l`` at any moment, so first-fit is: the first full cluster whose span
 contains the arm, else the last cluster if its rank allows, else a new one. Hence ``K <= ceil(N/l)``.
 
-**Cost** O(N K l d) time, O(N d) memory for bases and coordinates together.
+**Cost** O(N d l + N K l) time (`sketchbandits.first_fit` says how), O(N d) memory: the bases, and little beside them.
 **Reference** Yang, Xie and Lian, "Efficient Linear Bandits via Cluster-Aware Sketching", Algorithm 2.
 **Departures** The rank is decided by the residual rule, not by the numerical rank of an SVD: that drifts with the
 largest singular value and is ``l`` times dearer. A zero arm is in every span and joins the first cluster.
 """
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
-from sketchbandits.compiled import kernel
-from sketchbandits.linalg import Floats, Ints, assign, remove_projection
+from sketchbandits.first_fit import check_device, first_fit
+from sketchbandits.linalg import Floats, Ints
+from sketchbandits.progress import Bar
 
 TOLERANCE = 1e-8
 # Parallel arms already differ by rounding in direction: by 3e-8 in float32.
@@ -42,12 +45,37 @@ class Partition:
     tolerance: float
 
     @classmethod
-    def first_fit(cls, arms: ArrayLike, *, sketch_size: int) -> "Partition":
-        """Partition ``arms`` (one a row) in their order. Deterministic; bases and coordinates are float64 always."""
-        directions = unit_directions(validate.matrix("arms", arms))
-        tolerance = COARSE_TOLERANCE.get(np.asarray(arms).dtype.name, TOLERANCE)
+    def first_fit(
+        cls,
+        arms: ArrayLike,
+        *,
+        sketch_size: int,
+        workers: int | None = None,
+        device: str = "cpu",
+        progress: bool | Callable[[float, str], None] | None = None,
+    ) -> "Partition":
+        """Partition ``arms`` (one a row) in their order. Deterministic; bases and coordinates are float64 always.
+
+        ``arms`` are read a block at a time and never copied as a whole: a memory-mapped file will do (``np.load(path,
+        mmap_mode="r")``), and so will float32. ``workers`` threads are used (default: one a core) beside those of
+        BLAS; ``device="cuda"`` lets a GPU compare arms with clusters (needs PyTorch: ``pip install
+        'sketchbandits[cuda]'``). Neither changes the outcome. ``progress``: a bar with the time left, by default where
+        there is a terminal and it takes longer than a second; or a function of (share done, what is done).
+        """
+        array = validate.vectors("arms", arms)
+        tolerance = COARSE_TOLERANCE.get(array.dtype.name, TOLERANCE)
         sketch_size = validate.whole("sketch_size", sketch_size)
-        labels, ranks, bases = _first_fit(directions, min(sketch_size, directions.shape[1]), tolerance)
+        workers = validate.whole("workers", workers) if workers is not None else os.cpu_count() or 1
+        with Bar(progress) as bar:
+            labels, ranks, bases = first_fit(
+                array,
+                sketch_size,
+                tolerance,
+                check=lambda rows, start: validate.entries("arms", rows, start),
+                workers=workers,
+                device=check_device(device),
+                show=lambda share: bar.show(share, f"partitioning {array.shape[0]:,} arms"),
+            )
         for array in (labels, ranks, bases):
             array.setflags(write=False)
         return cls(labels, ranks, bases, sketch_size, tolerance)
@@ -75,48 +103,3 @@ class Partition:
 
     def _cluster(self, cluster: int) -> int:
         return validate.whole("cluster", cluster, least=0, most=self.n_clusters - 1)
-
-
-def unit_directions(arms: Floats) -> Floats:
-    """Arms scaled to norm 1 (zero stays zero), through their largest entry so that no square overflows or vanishes."""
-    largest = np.abs(arms).max(axis=1, keepdims=True)
-    scaled = arms / np.where(largest > 0, largest, 1.0)
-    norms = np.linalg.norm(scaled, axis=1, keepdims=True)
-    return scaled / np.where(norms > 0, norms, 1.0)
-
-
-@kernel
-def _first_fit(directions: Floats, sketch_size: int, tolerance: float) -> tuple[Ints, Ints, Floats]:
-    """Labels, ranks and stacked bases; arms come as unit vectors."""
-    n, d = directions.shape
-    labels = np.zeros(n, np.int64)
-    ranks = np.zeros(n, np.int64)
-    starts = np.zeros(n, np.int64)
-    bases = np.empty((n, d))
-    coordinates = np.empty(sketch_size)
-    x = np.empty(d)
-    clusters = 0
-    rows = 0
-    for i in range(n):
-        chosen = -1
-        left = 0.0
-        for c in range(clusters):
-            assign(x, directions[i])
-            start = starts[c]
-            left = remove_projection(bases[start : start + ranks[c]], ranks[c], x, coordinates)
-            if left <= tolerance or ranks[c] < sketch_size:
-                chosen = c
-                break
-        if chosen < 0:
-            chosen = clusters
-            clusters += 1
-            starts[chosen] = rows
-            assign(x, directions[i])
-            left = np.sqrt(np.dot(x, x))
-        labels[i] = chosen
-        if left > tolerance:
-            # Only the last cluster is open, so its basis is always the end of the stack.
-            assign(bases[rows], x / left)
-            rows += 1
-            ranks[chosen] += 1
-    return labels, ranks[:clusters].copy(), bases[:rows].copy()

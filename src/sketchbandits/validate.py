@@ -86,11 +86,11 @@ def _floats(name: str, value: ArrayLike, shape: str) -> NDArray[np.floating[Any]
     return array
 
 
-def _check_entries(name: str, array: NDArray[Any]) -> None:
-    """Refuse NaN, infinite, and vectors whose squared norm would overflow or vanish."""
+def entries(name: str, array: NDArray[Any], first: int = 0) -> None:
+    """Refuse NaN, infinite, and vectors whose squared norm would overflow or vanish; ``array`` starts at row first."""
     if not np.isfinite(array).all():
         bad = np.argwhere(~np.isfinite(array))[0]
-        where = ", ".join(map(str, bad))
+        where = ", ".join(map(str, [first + bad[0], *bad[1:]]))
         raise ValueError(f"{name} must be finite, got {array[tuple(bad)]} at [{where}]")
     largest = np.abs(array).max(axis=-1) if array.size else np.zeros(0)
     if np.any(largest > LARGEST) or np.any((largest > 0) & (largest < SMALLEST)):
@@ -100,14 +100,19 @@ def _check_entries(name: str, array: NDArray[Any]) -> None:
         )
 
 
-def matrix(name: str, value: ArrayLike, *, columns: int | None = None) -> NDArray[np.float64]:
-    """A fresh float64 copy of a non-empty 2-D array of finite vectors, one a row."""
+def vectors(name: str, value: ArrayLike, *, columns: int | None = None) -> NDArray[Any]:
+    """A non-empty 2-D array of numbers, as it is: no copy, and its entries are still to be checked by `entries`."""
     shape = "a non-empty 2-D array of numbers" + (f" with {columns} columns" if columns is not None else "")
     array = _floats(name, value, shape)
     if array.ndim != 2 or 0 in array.shape or (columns is not None and array.shape[1] != columns):
         raise ValueError(f"{name} must be {shape}, got shape {array.shape}")
-    result = np.array(array, dtype=np.float64, order="C")
-    _check_entries(name, result)
+    return array
+
+
+def matrix(name: str, value: ArrayLike, *, columns: int | None = None) -> NDArray[np.float64]:
+    """A fresh float64 copy of a non-empty 2-D array of finite vectors, one a row."""
+    result = np.array(vectors(name, value, columns=columns), dtype=np.float64, order="C")
+    entries(name, result)
     return result
 
 
@@ -118,7 +123,7 @@ def vector(name: str, value: ArrayLike, *, size: int | None = None) -> NDArray[n
     if array.ndim != 1 or array.size == 0 or (size is not None and array.size != size):
         raise ValueError(f"{name} must be {shape}, got shape {array.shape}")
     result = np.array(array, dtype=np.float64)
-    _check_entries(name, result)
+    entries(name, result)
     return result
 
 
