@@ -17,9 +17,9 @@ import sketchbandits
 from sketchbandits import Partition
 
 
-def seconds(arms: np.ndarray, l: int, device: str) -> tuple[float, Partition]:
+def seconds(arms: np.ndarray, l: int, device: str, workers: int | None) -> tuple[float, Partition]:
     started = time.perf_counter()
-    partition = Partition.first_fit(arms, sketch_size=l, device=device, progress=False)
+    partition = Partition.first_fit(arms, sketch_size=l, device=device, workers=workers, progress=False)
     return time.perf_counter() - started, partition
 
 
@@ -34,18 +34,19 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--sketch-size", type=int, default=32)
     parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--workers", type=int, help="threads beside the GPU (default: one a core)")
     parser.add_argument("--json", type=Path, metavar="PATH")
     options = parser.parse_args()
     n, d, l = options.arms, options.dim, options.sketch_size
     arms = np.random.default_rng(0).standard_normal((n, d))
     for device in ("cpu", "cuda"):
-        seconds(arms[: 50 * l], l, device)  # kernels compiled, the GPU awake
+        seconds(arms[: 50 * l], l, device, options.workers)  # kernels compiled, the GPU awake
     times: dict[str, list[float]] = {"cpu": [], "cuda": []}
     for _ in range(options.repetitions):
-        spent, on_gpu = seconds(arms, l, "cuda")
+        spent, on_gpu = seconds(arms, l, "cuda", options.workers)
         times["cuda"].append(spent)
         print(f"cuda {spent:.2f} s, {on_gpu.n_clusters:,} clusters", flush=True)
-    spent, on_cpu = seconds(arms, l, "cpu")
+    spent, on_cpu = seconds(arms, l, "cpu", options.workers)
     times["cpu"].append(spent)
     report = {
         "workload": f"N = {n:,}, d = {d}, l = {l}, general position",
@@ -53,6 +54,7 @@ def main() -> None:
         "equal": equal(on_gpu, on_cpu),
         "gpu": torch.cuda.get_device_name(),
         "cores": os.cpu_count(),
+        "workers": options.workers or os.cpu_count(),
         "versions": f"Python {platform.python_version()}, NumPy {np.__version__}, PyTorch {torch.__version__}, "
         f"sketchbandits {sketchbandits.__version__}",
     }

@@ -170,9 +170,8 @@ def test_no_member_fails_its_probe():
     """|p.Gx| <= limit for members at nearly the tolerance: with a limit of tol alone a third would be missed."""
     rng, d, l = np.random.default_rng(7), 64, 6
     start = rng.normal(size=(l, d))
-    fitted = module.FirstFit(l, d, l, TOL, module.Threads(None, 1), "cpu")
-    x = unit(start)
-    fitted.add(x, np.zeros(l, np.int64))
+    fitted = module.FirstFit(l, d, l, TOL, block=l, threads=module.Threads(), device="cpu")
+    assert fitted.add(start, np.zeros(l, np.int64))
     members = unit(near(start, [0.999] * rounds(4000, 400), rng))
     values = np.abs(members @ fitted.clusters.G.T @ fitted.clusters.probes[0].astype(float))
     assert values.max() <= fitted.clusters.limit

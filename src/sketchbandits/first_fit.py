@@ -23,10 +23,7 @@ with an SVD for every test. Memory beyond the bases: O(K l) for probes and a few
 import importlib.util
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -34,6 +31,7 @@ from numpy.typing import NDArray
 
 from sketchbandits.compiled import kernel
 from sketchbandits.linalg import ROUNDING, Floats, Ints, assign, dot, remove_projection, scale
+from sketchbandits.threads import Threads, threads
 from sketchbandits.validate import LARGEST, SMALLEST
 
 Singles = NDArray[np.float32]
@@ -106,15 +104,13 @@ def search_tile(
     near: Singles,
     start: int,
     members: Ints,
-    first: int,
-    last: int,
 ) -> None:
     """For arms without a cluster yet: the first that they join of a tile of full clusters, from ``start`` on.
 
     ``product`` holds their float32 probe values, ``near`` the largest that a member can have there.
     """
     work = np.empty(directions.shape[1] + clusters.rank)
-    for i in range(first, last):
+    for i in range(members.size):
         if members[i] >= 0:
             continue
         row, passed = product[i], 0
@@ -176,11 +172,24 @@ def make_probe(clusters: Clusters, spanning: Floats, c: int) -> None:
 
 
 @kernel
-def make_probes(clusters: Clusters, spanning: Floats, first: int, last: int) -> None:
-    """Probes of the planned clusters ``first : last``, counted from the first that is not full."""
-    for g in range(first, last):
+def make_probes(clusters: Clusters, spanning: Floats, first: int) -> None:
+    """Probes of planned clusters from number ``first`` of the plan on, given their compressed bases."""
+    for g in range(spanning.shape[0] // clusters.rank):
         rows = spanning[g * clusters.rank : (g + 1) * clusters.rank]
-        make_probe(clusters, rows, clusters.at[FULL] + g)
+        make_probe(clusters, rows, clusters.at[FULL] + first + g)
+
+
+@kernel
+def find_suspects(clusters: Clusters, inside: Floats, todo: Ints, suspects: Ints, first: int, last: int) -> None:
+    """Mark the arms of a plan that pass the probe of a cluster planned before their own.
+
+    ``inside[k]`` are the values of arm ``todo[k]`` for the probes of the planned clusters.
+    """
+    for k in range(first, last):
+        passed = 0
+        for g in range(min((clusters.at[HELD] + k) // clusters.rank, inside.shape[1])):
+            passed += abs(inside[k, g]) <= clusters.limit
+        suspects[todo[k]] = passed > 0
 
 
 @kernel
@@ -199,17 +208,21 @@ def settle(
     compressed: Floats,
     members: Ints,
     lefts: Floats,
+    suspects: Ints,
     planned: bool,
     labels: Ints,
 ) -> int:
-    """Give the arms of a block their clusters, in order; return how many went as planned."""
+    """Give the arms of a block their clusters, in order; return how many went as planned.
+
+    As long as the plan holds, only ``suspects`` can lie in a span of this block, and what is left of an arm is known.
+    """
     n, d = directions.shape
     at, bases = clusters.at, clusters.bases
     work = np.empty(d + clusters.rank)
     before, kept = at[FULL], 0
     for i in range(n):
         c = members[i]
-        if c < 0:
+        if c < 0 and (not planned or suspects[i]):
             c = full_in_block(clusters, before, directions[i], compressed[i], work)
             planned = planned and c < 0
         if c >= 0:
@@ -248,55 +261,41 @@ class Prober(Protocol):
         """For every arm the first cluster below ``full`` that it joins, or -1."""
 
 
-@dataclass(frozen=True)
-class Threads:
-    """Runs a kernel over parts of a range, side by side: kernels release the interpreter's lock."""
-
-    pool: ThreadPoolExecutor | None
-    workers: int
-
-    def over(self, count: int, function: Callable[..., None], *arguments: Any) -> None:
-        """``function(*arguments, first, last)`` over all of ``range(count)``."""
-        if self.pool is None or count < 2 * self.workers:
-            function(*arguments, 0, count)
-            return
-        edges = [count * i // self.workers for i in range(self.workers + 1)]
-        parts = [self.pool.submit(function, *arguments, a, b) for a, b in pairwise(edges[1:])]
-        function(*arguments, 0, edges[1])
-        for part in parts:
-            part.result()
-
-
 class CpuProber:
-    """One float32 matrix product a tile of clusters, then a compiled look for small entries."""
+    """One float32 matrix product for a tile of clusters, then a compiled look for small entries."""
 
     def __init__(self, clusters: Clusters, threads: Threads) -> None:
         self.clusters, self.threads = clusters, threads
-        self.buffer = np.empty(0, np.float32)
+        self.entries = min(TILE, clusters.bases.size // 8) // threads.workers
+        self.buffers: dict[int, Singles] = {}  # per thread, by where its part of a block starts
 
     def members(self, directions: Floats, compressed: Floats, full: int) -> Ints:
         """For every arm the first cluster below ``full`` that it joins, or -1."""
-        n, m = compressed.shape
-        members = np.full(n, -1)
-        norms = np.linalg.norm(compressed, axis=1)
-        near = ((self.clusters.limit + (m + 4) * EPS32 / 2 * norms) * (1 + EPS32)).astype(np.float32)
-        single = compressed.astype(np.float32)
-        width = min(full, max(1, min(TILE, self.clusters.bases.size // 8) // n))
-        if self.buffer.size < n * width:
-            self.buffer = np.empty(n * width, np.float32)
-        for start in range(0, full, max(1, width)):
-            probes = self.clusters.probes[start : min(full, start + width)]
-            product = self.buffer[: n * len(probes)].reshape(n, len(probes))
-            np.matmul(single, probes.T, out=product)
-            arms = (directions, compressed, product, near, start, members)
-            self.threads.over(n, search_tile, self.clusters, *arms)
+        members = np.full(len(compressed), -1)
+        if full:
+            self.threads.over(len(compressed), self._search, directions, compressed, full, members)
         return members
+
+    def _search(self, directions: Floats, compressed: Floats, full: int, members: Ints, first: int, last: int) -> None:
+        x, y, n, m = directions[first:last], compressed[first:last], last - first, compressed.shape[1]
+        bound = self.clusters.limit + (m + 4) * EPS32 / 2 * np.linalg.norm(y, axis=1)
+        near, single = (bound * (1 + EPS32)).astype(np.float32), y.astype(np.float32)
+        width = min(full, max(1, self.entries // n))
+        if first not in self.buffers or self.buffers[first].size < n * width:
+            self.buffers[first] = np.empty(n * width, np.float32)
+        for start in range(0, full, width):
+            probes = self.clusters.probes[start : min(full, start + width)]
+            product = self.buffers[first][: n * len(probes)].reshape(n, len(probes))
+            np.matmul(single, probes.T, out=product)
+            search_tile(self.clusters, x, y, product, near, start, members[first:last])
 
 
 class FirstFit:
     """One partition in the making: `add` block after block, then `finish`."""
 
-    def __init__(self, n: int, dim: int, sketch_size: int, tolerance: float, threads: Threads, device: str) -> None:
+    def __init__(
+        self, n: int, dim: int, sketch_size: int, tolerance: float, *, block: int, threads: Threads, device: str
+    ) -> None:
         rank = min(sketch_size, dim)
         most, m = -(-n // rank) + 1, min(rank + EXTRA, dim)
         generator = np.random.default_rng(0)  # the outcome does not depend on what is drawn
@@ -314,32 +313,53 @@ class FirstFit:
             tolerance=tolerance,
         )
         self.threads, self.prober = threads, make_prober(device, self.clusters, threads)
+        self.block = np.empty((block, dim))
+        self.compressed = np.empty((block, m)) if m < dim else self.block
         self.wait = 0  # blocks until the next plan
 
-    def add(self, directions: Floats, labels: Ints) -> None:
-        """Write the labels of the next block of arms, which come as unit vectors."""
-        clusters, G = self.clusters, self.clusters.G
-        compressed = directions @ G.T if G.shape[0] < G.shape[1] else directions
+    def add(self, rows: Floats, labels: Ints) -> bool:
+        """Write the labels of the next block of arms; False, and nothing done, where it has entries it may not have."""
+        clusters, n = self.clusters, len(rows)
+        directions, compressed, suspects = self.block[:n], self.compressed[:n], np.zeros(n, np.int64)
+        self.threads.over(n, self._prepare, rows, suspects)
+        if suspects.any():
+            return False
         members = self.prober.members(directions, compressed, int(clusters.at[FULL]))
-        todo, lefts = np.flatnonzero(members < 0), np.empty(members.size)
+        todo, lefts = np.flatnonzero(members < 0), np.empty(n)
         planned = self.wait == 0 and todo.size > 0
         if planned:
-            self._plan(directions, todo, lefts)
-        kept = settle(clusters, directions, compressed, members, lefts, planned, labels)
+            self._plan(directions, compressed, todo, lefts, suspects)
+        kept = settle(clusters, directions, compressed, members, lefts, suspects, planned, labels)
         # Where plans break early they are twice the work: the next blocks go arm by arm.
         self.wait = 8 if planned and 2 * kept < todo.size else max(0, self.wait - 1)
+        return True
 
-    def _plan(self, directions: Floats, todo: Ints, lefts: Floats) -> None:
+    def _prepare(self, rows: Floats, suspects: Ints, first: int, last: int) -> None:
+        """Unit vectors, and their compression."""
+        unit_rows(rows, self.block, suspects, first, last)
+        if self.compressed is not self.block:
+            np.matmul(self.block[first:last], self.clusters.G.T, out=self.compressed[first:last])
+
+    def _plan(self, directions: Floats, compressed: Floats, todo: Ints, lefts: Floats, suspects: Ints) -> None:
         """Bases and probes of the block's clusters as they are if every arm left over adds to the rank."""
         clusters, rank = self.clusters, self.clusters.rank
-        held, first = int(clusters.at[HELD]), int(clusters.at[ROWS] - clusters.at[HELD])
+        held, full = int(clusters.at[HELD]), int(clusters.at[FULL])
         groups = -(-(held + todo.size) // rank)
         broken = np.zeros(groups + 1, np.int64)
         broken[-1] = 1
         self.threads.over(groups, plan, clusters, directions, todo, lefts, broken)
         whole = min(int(broken.argmax()), (held + todo.size) // rank)
-        spanning = clusters.bases[first : first + whole * rank] @ clusters.G.T
-        self.threads.over(whole, make_probes, clusters, spanning)
+        self.threads.over(whole, self._make_probes)
+        probes = clusters.probes[full : full + whole].astype(np.float64)
+        inside = (compressed if todo.size == len(compressed) else compressed[todo]) @ probes.T
+        self.threads.over(todo.size, find_suspects, clusters, inside, todo, suspects)
+
+    def _make_probes(self, first: int, last: int) -> None:
+        """Probes of the planned clusters ``first : last``."""
+        clusters = self.clusters
+        start = int(clusters.at[ROWS] - clusters.at[HELD])
+        spanning = clusters.bases[start + first * clusters.rank : start + last * clusters.rank] @ clusters.G.T
+        make_probes(clusters, spanning, first)
 
     def finish(self) -> tuple[Ints, Floats]:
         """Ranks, and the bases of all clusters as rows of one array."""
@@ -385,20 +405,15 @@ def first_fit(
     ``check`` refuses a block with entries that no arm may have; ``show`` is told the share of the work that is done.
     """
     n, d = arms.shape
-    size = max(1, min(n, BLOCK[1], max(BLOCK[0], min(64 * sketch_size, n // 8))))
-    labels, block, suspects = np.zeros(n, np.int64), np.empty((size, d)), np.zeros(size, np.int64)
-    workers = workers if n * d * min(sketch_size, d) >= PARALLEL else 1
-    with ThreadPoolExecutor(workers - 1) if workers > 1 else nullcontext() as pool:
-        threads = Threads(pool, workers)
-        fit = FirstFit(n, d, sketch_size, tolerance, threads, device)
-        for start in range(0, n, size):
-            rows = np.ascontiguousarray(arms[start : start + size], np.float64)
-            directions = block[: rows.shape[0]]
-            threads.over(rows.shape[0], unit_rows, rows, directions, suspects)
-            if suspects.any():
+    block = max(1, min(n, BLOCK[1], max(BLOCK[0], min(64 * sketch_size, n // 8))))
+    labels = np.zeros(n, np.int64)
+    with threads(workers) if n * d * min(sketch_size, d) >= PARALLEL else nullcontext(Threads()) as side_by_side:
+        fit = FirstFit(n, d, sketch_size, tolerance, block=block, threads=side_by_side, device=device)
+        for start in range(0, n, block):
+            rows = np.ascontiguousarray(arms[start : start + block], np.float64)
+            if not fit.add(rows, labels[start : start + block]):
                 check(rows, start)
-            fit.add(directions, labels[start : start + size])
-            show(_share(start + rows.shape[0], n, fit.clusters))
+            show(_share(start + len(rows), n, fit.clusters))
     return (labels, *fit.finish())
 
 

@@ -25,6 +25,7 @@ from sketchbandits.linalg import Floats, Ints
 from sketchbandits.progress import Bar
 
 TOLERANCE = 1e-8
+MOST_WORKERS = 8  # more threads mostly wait for each other
 # Parallel arms already differ by rounding in direction: by 3e-8 in float32.
 COARSE_TOLERANCE = {"float32": 1e-6, "float16": 1e-2}
 
@@ -57,15 +58,15 @@ class Partition:
         """Partition ``arms`` (one a row) in their order. Deterministic; bases and coordinates are float64 always.
 
         ``arms`` are read a block at a time and never copied as a whole: a memory-mapped file will do (``np.load(path,
-        mmap_mode="r")``), and so will float32. ``workers`` threads are used (default: one a core) beside those of
-        BLAS; ``device="cuda"`` lets a GPU compare arms with clusters (needs PyTorch: ``pip install
+        mmap_mode="r")``), and so will float32. ``workers`` threads are used (default: one a core, eight
+        at most); ``device="cuda"`` lets a GPU compare arms with clusters (needs PyTorch: ``pip install
         'sketchbandits[cuda]'``). Neither changes the outcome. ``progress``: a bar with the time left, by default where
         there is a terminal and it takes longer than a second; or a function of (share done, what is done).
         """
         array = validate.vectors("arms", arms)
         tolerance = COARSE_TOLERANCE.get(array.dtype.name, TOLERANCE)
         sketch_size = validate.whole("sketch_size", sketch_size)
-        workers = validate.whole("workers", workers) if workers is not None else os.cpu_count() or 1
+        workers = validate.whole("workers", workers) if workers is not None else min(MOST_WORKERS, os.cpu_count() or 1)
         with Bar(progress) as bar:
             labels, ranks, bases = first_fit(
                 array,
