@@ -4,7 +4,7 @@
 
 Every number comes from a fresh process. The compiled kernels go to a temporary folder, which the first process fills
 and the second finds: there Numba's own event "numba:compile" is recorded while every public policy is built, updated,
-asked, saved, loaded and played. It is raised for each compilation and never for a kernel read from disk.
+asked, saved, loaded, replayed and played. It is raised for each compilation and never for a kernel read from disk.
 """
 
 import argparse
@@ -105,6 +105,7 @@ def use_everything() -> int:
     contexts = np.random.default_rng(2).random((5, 7)) / 7
     for policy in build_contextual().values():
         policy.update(contexts[policy.select(contexts)], 0.5)
+        policy.update_many(contexts, np.zeros(5))
         policy.bounds(contexts)
     return len(policies)
 
@@ -120,9 +121,11 @@ def exercise(policy: Any, path: Path, env: Any) -> None:
     loaded = type(policy).load(path, radius=settings_radius(policy))
     loaded.update(loaded.select(), 0.5)
     loaded.copy().update(0, 0.5)
+    loaded.update_many([0, 1], [0.5, 0.5])
+    loaded.play((np.arange(3, dtype=np.uint8), np.zeros(3, np.float32)), book="matches")
     if policy.runs_compiled:
-        loaded.play(env.means, env.gaps, np.zeros(30))
-        loaded.play(env.means.copy(), env.gaps.copy(), np.zeros(30))  # writable arrays are another type to Numba
+        loaded.play_rounds(env.means, env.gaps, np.zeros(30))
+        loaded.play_rounds(env.means.copy(), env.gaps.copy(), np.zeros(30))  # writable arrays are another type to Numba
 
 
 def settings_radius(policy: Any) -> Any:

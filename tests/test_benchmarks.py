@@ -11,9 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from yardstick import NumpyOFUL, TextbookUCB1
+from yardstick import TextbookUCB1
 
 from sketchbandits import OFUL, UCB1
+from sketchbandits.bench.yardstick import NumpyOFUL
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -56,7 +57,7 @@ def test_textbook_ucb1_chooses_the_arms_of_ucb1():
         assert chosen == picks(expected, env)
         assert found.bounds() == pytest.approx(expected.bounds(), rel=1e-12)
         played = TextbookUCB1(env.arms, noise=0.3)
-        played.play(env.means, env.gaps, noise)
+        played.play_rounds(env.means, env.gaps, noise)
     assert played.counts.tolist() == found.counts.tolist() == expected.counts.tolist()
 
 

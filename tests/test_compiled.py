@@ -25,7 +25,14 @@ with event.install_listener("numba:compile", Listener()):
     policy = UCB1(np.arange(12.0).reshape(4, 3) % 5)
     for t in range(30):
         policy.update(policy.select(), 1.0)
-    policy.play(np.ones(4), np.zeros(4), np.ones(5))
+    policy.play_rounds(np.ones(4), np.zeros(4), np.ones(5))
+    arms, rewards = np.array([0, 3], np.uint8), np.ones(2, np.float32)
+    arms.setflags(write=False)
+    policy.update_many(arms, rewards)
+    before = len(compiled)
+    policy.update_many([1, 2, 2], [1.0, 0.5, 2.0])
+    policy.play((arms, rewards), book="matches")
+    assert len(compiled) == before, compiled[before:]
     print(len(compiled), policy.bounds()[1])
 """
 

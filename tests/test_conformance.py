@@ -79,6 +79,30 @@ class Hoarder(UCB1):
         self.state = self.state._replace(factor=np.append(self.state.factor, reward))
 
 
+class Hurried(UCB1):
+    """Books a batch arm by arm, not in its order."""
+
+    def update_many(self, arms, rewards):
+        order = np.argsort(arms, kind="stable")[::-1] if len(arms) else []
+        super().update_many(np.asarray(arms)[order], np.asarray(rewards)[order])
+
+
+class Foresighted(UCB1):
+    """Its replay says what it chose after each event."""
+
+    def play(self, batch, *, book="all"):
+        choices = super().play(batch, book=book)
+        return np.append(choices[1:], self.select())
+
+
+class Eager(UCB1):
+    """Books a batch up to its first bad entry."""
+
+    def update_many(self, arms, rewards):
+        for arm, reward in zip(arms, rewards, strict=True):
+            self.update(arm, reward)
+
+
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [
@@ -87,6 +111,9 @@ class Hoarder(UCB1):
         (Trusting, "must raise ValueError"),
         (Keeper, "must be copied"),
         (Hoarder, "must not grow"),
+        (Hurried, "what the same calls of update leave"),
+        (Foresighted, "what select gave before each event"),
+        (Eager, r"must be refused by a message that names 'arms\[2\]'"),
     ],
 )
 def test_checks_find_broken_policies(broken, sentence):

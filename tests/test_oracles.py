@@ -120,7 +120,7 @@ def test_both_engines_agree_for_many_seeds(dataset, radius):
         env = paper_environment(dataset, normalize, seed)
         policies = [CSLB(env.arms, sketch_size=l, radius=radius, engine=e) for e in ("coordinates", "sketch")]
         noise = env.draw_noise(np.random.default_rng(seed), rounds(20_000, 60))
-        regrets = [policy.play(env.means, env.gaps, noise) for policy in policies]
+        regrets = [policy.play_rounds(env.means, env.gaps, noise) for policy in policies]
         assert regrets[0] == regrets[1]
         assert np.array_equal(policies[0].counts, policies[1].counts)
         assert np.allclose(policies[0].bounds(), policies[1].bounds(), rtol=1e-9)
@@ -138,7 +138,7 @@ def test_own_loop_equals_the_general_loop(make, radius):
     env = paper_environment(4, "max", 5)
     noise = env.draw_noise(np.random.default_rng(5), rounds(5_000, 100))
     own, general = make(env.arms, sketch_size=5, radius=radius), make(env.arms, sketch_size=5, radius=radius)
-    assert own.play(env.means, env.gaps, noise) == general_play(general.state, env.means, env.gaps, noise)
+    assert own.play_rounds(env.means, env.gaps, noise) == general_play(general.state, env.means, env.gaps, noise)
     assert np.array_equal(own.bounds(), general.bounds())
 
 
@@ -153,7 +153,7 @@ def test_update_and_play_book_the_same():
         UCB1,
     ):
         inside, outside = make(env.arms), make(env.arms)
-        inside.play(env.means, env.gaps, noise)
+        inside.play_rounds(env.means, env.gaps, noise)
         for value in noise.tolist():
             arm = outside.select()
             outside.update(arm, float(env.means[arm]) + value)
@@ -196,7 +196,7 @@ def test_dyadic_blocks_keep_their_word(compensated):
     for error in (0.3, 2.0, 50.0):
         policy = DBSLinUCB(arms, sketch_size=3, error=error, compensated=compensated)
         for _ in range(5):
-            policy.play(env.means, env.gaps, env.draw_noise(np.random.default_rng(3), rounds(2_000, 100)))
+            policy.play_rounds(env.means, env.gaps, env.draw_noise(np.random.default_rng(3), rounds(2_000, 100)))
             assert policy.shrunk_mass <= error
     assert policy.n_blocks >= 1
 

@@ -55,7 +55,7 @@ def test_ten_million_rounds_of_cslb_do_not_drift(ridge, radius):
     policy = CSLB(arms, sketch_size=3, ridge=ridge, radius=radius)
     generator = np.random.default_rng(2)
     for _ in range(rounds(10, 1)):
-        policy.play(env.means, env.gaps, env.draw_noise(generator, rounds(1_000_000, 300)))
+        policy.play_rounds(env.means, env.gaps, env.draw_noise(generator, rounds(1_000_000, 300)))
     means, widths = statistics(policy)
     sharp_means, sharp_widths = sharp(policy, ridge)
     assert policy.counts.sum() == rounds(10_000_000, 300)

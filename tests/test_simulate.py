@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from sketchbandits import CBSCFD, CSLB, OFUL, UCB1, LinTS, LinUCB, simulate
 from sketchbandits.environments import LabelledEnvironment, LinearEnvironment, correlated_arms, uniform_parameter
-from sketchbandits.simulate import _Progress
+from sketchbandits.progress import Bar
 
 T = rounds(3_000, 80)
 
@@ -202,18 +202,23 @@ def test_plot_draws_a_curve_and_a_band_for_every_policy(env):
     assert result.plot(mine) is mine.get_figure()
 
 
-def test_progress_appears_after_a_second_and_only_where_wanted():
-    for wanted, shown in ((True, True), (False, False), (None, False)):  # under pytest stderr is no terminal
-        with _Progress(wanted, 100) as bar:
-            bar.advance(10, "cs-lb, run 1")
-            assert bar.bar is None
-            bar.started -= 2.0
-            bar.advance(10, "cs-lb, run 1")
-            assert (bar.bar is not None) is shown
-            bar.advance(80, "ucb1, run 1")
-            if shown:
-                (task,) = bar.bar.tasks
-                assert (task.description, task.completed, task.total) == ("ucb1, run 1", 100, 100)
+def test_progress_is_the_share_of_all_rounds_and_a_function_gets_the_rounds(env, monkeypatch):
+    shown, played = [], []
+    monkeypatch.setattr(Bar, "show", lambda self, share, what: shown.append((share, what)))
+    policies = {"ucb1": UCB1(env.arms), "oful": OFUL(env.arms)}
+    simulate(env, policies, rounds=40, runs=2, checkpoints=[10, 40])
+    assert [share for share, _ in shown] == [n / 160 for n in (10, 40, 50, 80, 90, 120, 130, 160)]
+    assert [what for _, what in shown[::2]] == ["ucb1, run 1", "oful, run 1", "ucb1, run 2", "oful, run 2"]
+    simulate(env, policies, rounds=40, runs=2, checkpoints=[10, 40], progress=played.append)
+    assert played == [10, 30] * 4
+
+
+@pytest.mark.parametrize("wanted", [True, False, None])
+def test_progress_asks_for_the_bar_that_is_wanted(env, wanted, monkeypatch):
+    asked, build = [], Bar.__init__
+    monkeypatch.setattr(Bar, "__init__", lambda self, wanted: asked.append(wanted) or build(self, wanted))
+    simulate(env, {"a": UCB1(env.arms)}, rounds=5, progress=wanted)
+    assert asked == [wanted]
 
 
 @pytest.mark.parametrize(

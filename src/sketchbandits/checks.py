@@ -5,11 +5,13 @@
     check_sketch(lambda dim: MySketch(dim))               # update(x), matrix, shrunk_mass, inverse_norms(X)
 
 Each raises ``AssertionError`` with a sentence on the first rule that is broken. The library runs them over all its own
-classes; run them over yours. ``save``, ``load`` and ``copy`` are checked where they exist.
+classes; run them over yours. ``save``, ``load``, ``copy`` and, together, ``update_many`` and ``play`` are checked where
+they exist.
 """
 
+import copy
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -224,6 +226,83 @@ def memory_is_bounded(make: Make) -> None:
     assert after == size, f"the state must not grow, it went from {size} to {after} bytes"
 
 
+def _log(policy: Any, arms: Floats, matches: bool) -> tuple[list[int], list[float], list[int]]:
+    """Arms, rewards and the choices before them, of a slow replay; about half of the log's arms are the choice."""
+    means, generator = _rewards(arms, seed=3)
+    logged, rewards, choices = [], [], []
+    for _ in range(ROUNDS):
+        choice = policy.select()
+        arm = choice if generator.random() < 0.5 else int(generator.integers(0, N_ARMS))
+        reward = float(means[arm] + generator.normal())
+        if arm == choice or not matches:
+            policy.update(arm, reward)
+        logged.append(arm)
+        rewards.append(reward)
+        choices.append(choice)
+    return logged, rewards, choices
+
+
+def _twins(policy: Any) -> tuple[Any, Any]:
+    """Two policies in one state; even one that never draws may hold a random key of its own."""
+    return policy, policy.copy() if hasattr(policy, "copy") else copy.deepcopy(policy)
+
+
+def batches_are_single_updates(make: Make) -> None:
+    """`update_many` leaves, bit for bit, what `update` leaves after the same rewards; an empty batch leaves nothing."""
+    arms = _arms()
+    single, batch = _twins(make(arms))
+    if not hasattr(batch, "update_many"):
+        return
+    logged, rewards, _ = _log(single, arms, matches=False)
+    half = ROUNDS // 3
+    batch.update_many(logged[:half], rewards[:half])
+    batch.update_many([], [])
+    batch.update_many(np.array(logged[half:]), np.array(rewards[half:]))
+    assert _same(_snapshot(single), _snapshot(batch)), "update_many must leave what the same calls of update leave"
+    assert _play(single, arms, 60) == _play(batch, arms, 60), "after update_many the same arms must follow"
+
+
+def replays_are_loops(make: Make) -> None:
+    """`play` gives the choices of a loop of `select` and `update` over the log, and leaves the same state."""
+    arms = _arms()
+    for book in ("all", "matches"):
+        slow, fast = _twins(make(arms))
+        if not hasattr(fast, "update_many"):
+            return
+        logged, rewards, expected = _log(slow, arms, matches=book == "matches")
+        choices = fast.play((logged, rewards), book=book)
+        assert choices.dtype == np.int64, f"play must give int64, gave {choices.dtype}"
+        assert choices.tolist() == expected, f"play(book={book!r}) must give what select gave before each event"
+        assert _same(_snapshot(slow), _snapshot(fast)), f"play(book={book!r}) must leave what the loop leaves"
+
+
+def _bad_batches() -> Iterator[tuple[Any, Any, str]]:
+    """Arms, rewards, and what their refusal must name."""
+    for bad in (-1, N_ARMS, 1.5, True, None):
+        yield [0, 1, bad], [0.5, 0.5, 0.5], "arms[2]"
+    for bad in (np.nan, np.inf, 1e300, True, None):
+        yield [0, 1, 2], [0.5, bad, 0.5], "rewards[1]"
+    yield np.array([0.0, 1.0]), [0.5, 0.5], "arms[0]"
+    yield np.zeros((2, 2), int), [0.5, 0.5], "arms"
+    yield [0, 1], [0.5], "rewards"
+
+
+def refused_batches_change_nothing(make: Make) -> None:
+    """One bad entry refuses a whole batch, by the argument's name and the entry's position; nothing is booked."""
+    arms = _arms()
+    policy = make(arms)
+    if not hasattr(policy, "update_many"):
+        return
+    _play(policy, arms, 50)
+    before = _snapshot(policy)
+    for logged, rewards, word in _bad_batches():
+        _refuses(partial(policy.update_many, logged, rewards), word, f"update_many({logged!r}, {rewards!r})")
+        _refuses(partial(policy.play, (logged, rewards)), word, f"play(({logged!r}, {rewards!r}))")
+    _refuses(partial(policy.play, [0, 1, 2]), "batch", "a batch that is no pair")
+    _refuses(partial(policy.play, ([0], [0.5]), book="some"), "book", "book='some'")
+    assert _same(before, _snapshot(policy)), "a refused batch must leave the state alone"
+
+
 POLICY_CHECKS: tuple[Callable[[Make], None], ...] = (
     selects_valid_arms,
     reading_is_pure,
@@ -236,6 +315,9 @@ POLICY_CHECKS: tuple[Callable[[Make], None], ...] = (
     saving_continues_bit_for_bit,
     copies_are_independent,
     memory_is_bounded,
+    batches_are_single_updates,
+    replays_are_loops,
+    refused_batches_change_nothing,
 )
 
 
@@ -299,7 +381,50 @@ def contextual_saving(make: Make) -> None:
     assert np.array_equal(loaded.bounds(np.eye(DIM)), policy.bounds(np.eye(DIM))), "load must go on bit for bit"
 
 
-CONTEXTUAL_CHECKS: tuple[Callable[[Make], None], ...] = (contextual_rounds, contextual_refusals, contextual_saving)
+def _contextual_batch() -> tuple[Floats, Floats]:
+    generator = np.random.default_rng(4)
+    contexts, rewards = generator.normal(size=(90, DIM)), generator.normal(size=90)
+    return contexts / np.linalg.norm(contexts, axis=1, keepdims=True), rewards
+
+
+def contextual_batches(make: Make) -> None:
+    """`update_many` leaves, bit for bit, what `update` leaves after the same rewards; an empty batch leaves nothing."""
+    single, batch = _twins(make(DIM))
+    if not hasattr(batch, "update_many"):
+        return
+    contexts, rewards = _contextual_batch()
+    for context, reward in zip(contexts, rewards.tolist(), strict=True):
+        single.update(context, reward)
+    given = contexts.copy()
+    batch.update_many(given[:30], rewards[:30])
+    batch.update_many([], [])
+    batch.update_many(given[30:].tolist(), rewards[30:].tolist())
+    assert np.array_equal(given, contexts), "update_many must not change the caller's contexts"
+    assert _same(_snapshot(single), _snapshot(batch)), "update_many must leave what the same calls of update leave"
+    assert _play_contexts(single, 30) == _play_contexts(batch, 30), "after update_many the same choices must follow"
+
+
+def contextual_refused_batches(make: Make) -> None:
+    """One bad row or reward refuses a whole batch by name; nothing is booked."""
+    policy = make(DIM)
+    if not hasattr(policy, "update_many"):
+        return
+    _play_contexts(policy, 30)
+    before, (contexts, rewards) = _snapshot(policy), _contextual_batch()
+    for bad in (np.where(np.arange(90)[:, None] == 7, np.nan, contexts), np.ones((90, DIM + 1)), contexts[0]):
+        _refuses(partial(policy.update_many, bad, rewards), "contexts", "a batch with bad contexts")
+    for bad in (np.where(np.arange(90) == 7, np.inf, rewards), rewards[1:], "rewards"):
+        _refuses(partial(policy.update_many, contexts, bad), "rewards", "a batch with bad rewards")
+    assert _same(before, _snapshot(policy)), "a refused batch must leave the state alone"
+
+
+CONTEXTUAL_CHECKS: tuple[Callable[[Make], None], ...] = (
+    contextual_rounds,
+    contextual_refusals,
+    contextual_saving,
+    contextual_batches,
+    contextual_refused_batches,
+)
 
 
 def sketch_bounds_its_loss(make: Make) -> None:

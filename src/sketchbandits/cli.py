@@ -1,4 +1,4 @@
-"""The command line: ``sketchbandits reproduce`` and ``sketchbandits simulate``.
+"""The command line: ``sketchbandits reproduce``, ``simulate`` and ``bench``.
 
 Exit codes: 0 done, 1 a file or folder could not be read or written, 2 bad input, 130 interrupted. Whatever goes wrong
 is one line on stderr. Results go to stdout, progress to stderr.
@@ -17,6 +17,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from sketchbandits import __version__, terminal, validate
+from sketchbandits.bench.run import BenchPlan, carry_out
+from sketchbandits.bench.workloads import WORKLOADS
 from sketchbandits.environments.arms import NORMALIZATIONS
 from sketchbandits.experiments import figures, outputs, own_case, paper, report
 from sketchbandits.experiments.claims import CLAIMS, Claim, judge
@@ -30,6 +32,7 @@ from sketchbandits.experiments.study import Plan
 DEFAULTS = PaperPlan()
 JOURNAL = "runs.jsonl"
 INTERRUPTED = "interrupted: finished runs are kept, the same command goes on from there"
+POINTS_KEPT = "interrupted: measured points are kept, the same command without --fresh goes on from there"
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -159,6 +162,37 @@ def simulate_command(
     _carry_out(plan, shown, out, jobs)
 
 
+_WORKLOADS = f"Some of {', '.join(WORKLOADS)}; all where none is named."
+
+
+@app.command("bench")
+def bench_command(
+    workloads: Annotated[list[str] | None, typer.Argument(metavar="[WORKLOAD]...", help=_WORKLOADS)] = None,
+    out: Annotated[str, _flag("DIR", "The folder for all results.", "results/bench")] = "results/bench",
+    quick: Annotated[bool, typer.Option("--quick", help="Under a minute: small sizes, to see that it runs.")] = False,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="Other libraries too, each installed into an environment in DIR.")
+    ] = False,
+    seed: Annotated[str, _flag("N", "The same seed gives the same games.", 0)] = "0",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure everything anew.")] = False,
+) -> None:
+    """Measure what the library costs: a table, a figure and a JSON file for each workload.
+
+    Ctrl-C keeps measured points; the same command goes on from them. Times are wall-clock: leave the machine alone.
+    """
+    with _bad_values_refused():
+        plan = BenchPlan(tuple(workloads or ()), quick, peers, _whole(seed))
+        plan.check()
+    try:
+        folder = _folder(out)
+        with terminal.progress() as watch, terminal.disk_errors_refused(folder), _bad_values_refused():
+            reports = carry_out(plan, folder, watch, fresh=fresh)
+        terminal.bench_tables(reports)
+        terminal.wrote_figures(folder, [report.workload.name for report in reports])
+    except KeyboardInterrupt:
+        terminal.stop(terminal.INTERRUPTED, POINTS_KEPT)
+
+
 class _Kind(NamedTuple):
     """What differs between the two commands once their plan is made."""
 
@@ -220,7 +254,8 @@ def _bad_values_refused() -> Iterator[None]:
         yield
     except ValueError as error:
         name, _, rest = str(error).partition(" ")
-        flag = f"--{name.replace('_', '-')}" if name.isidentifier() and rest.startswith("must") else name
+        is_flag = name.isidentifier() and rest.startswith("must") and not name.isupper()  # WORKLOAD has no dashes
+        flag = f"--{name.replace('_', '-')}" if is_flag else name
         terminal.stop(terminal.BAD_INPUT, f"{flag} {rest}")
     except MemoryError as error:
         terminal.stop(terminal.BAD_INPUT, f"arms and policies must fit into memory: {error or 'they do not'}")

@@ -3,14 +3,13 @@
 `simulate` keeps the environment and plays *copies* of the policies, each for the same rounds against the same noise
 (a paired comparison): in round t of a run every policy meets the same noise value, and in a contextual environment the
 same contexts. Runs are independent streams spawned from one seed. The whole loop of a library policy on fixed arms runs
-inside one compiled kernel, `Policy.play`; any other object with ``select`` and ``update`` plays in the same rounds,
-uncompiled.
+inside one compiled kernel, `Policy.play_rounds`; any other object with ``select`` and ``update`` plays in the same
+rounds, uncompiled.
 """
 
 import copy
 import functools
 import importlib
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, Self
@@ -23,6 +22,7 @@ from sketchbandits import validate
 from sketchbandits.linalg import Floats, Ints
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.contextual import ContextualPolicy
+from sketchbandits.progress import Bar
 from sketchbandits.results import Result
 
 CHUNK = 16_384  # rounds between two looks at the clock and at Ctrl-C
@@ -45,11 +45,11 @@ class _FixedCompiled:
 
     def __init__(self, env: Any, policy: Any, contexts: np.random.Generator) -> None:
         self.env, self.policy = env, policy
-        policy.play(env.means, env.gaps, np.zeros(0))  # compile, or load the compiled kernel, off the clock
+        policy.play_rounds(env.means, env.gaps, np.zeros(0))  # compile, or load the compiled kernel, off the clock
 
     def rounds(self, noise: Floats) -> tuple[float, float]:
         started = time.perf_counter()
-        regret = self.policy.play(self.env.means, self.env.gaps, noise)
+        regret = self.policy.play_rounds(self.env.means, self.env.gaps, noise)
         return regret, time.perf_counter() - started
 
 
@@ -102,41 +102,26 @@ class _Contextual:
 
 
 class _Progress:
-    """A bar with the time left on the terminal, from the first second on, unless it is not wanted."""
+    """Counts rounds, for a bar or for a user's function."""
 
     def __init__(self, wanted: bool | Callable[[int], None] | None, total: int) -> None:
         self.report = wanted if callable(wanted) else None
-        self.wanted = sys.stderr.isatty() if wanted is None else wanted is True
-        self.total, self.done, self.started = total, 0, time.monotonic()
-        self.bar: Any = None
+        self.bar = Bar(False if callable(wanted) else wanted)
+        self.total, self.done = total, 0
 
     def advance(self, rounds: int, what: str) -> None:
         """So many more rounds are played; ``what`` is playing."""
         self.done += rounds
         if self.report is not None:
             self.report(rounds)
-        if self.wanted and self.bar is None and time.monotonic() - self.started > 1.0:
-            self.bar = self._open()
-            self.bar.start()
-            self.task = self.bar.add_task(what, total=self.total)
-        if self.bar is not None:
-            self.bar.update(self.task, completed=self.done, description=what)
-
-    @staticmethod
-    def _open() -> Any:
-        from rich.console import Console  # only where a bar is shown: start-up stays short
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f}%"))
-        times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-        return Progress(*columns, *times, console=Console(stderr=True), transient=True)
+        self.bar.show(self.done / self.total, what)
 
     def __enter__(self) -> Self:
+        self.bar.__enter__()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        self.bar.__exit__(*error)
 
 
 def simulate(

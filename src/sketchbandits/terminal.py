@@ -2,18 +2,21 @@
 
 import contextlib
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
+from sketchbandits.bench.run import Report
 from sketchbandits.experiments.claims.verdict import Verdict
 from sketchbandits.experiments.contenders import Contender
 from sketchbandits.experiments.intervals import interval
 from sketchbandits.experiments.pool import Watch
 from sketchbandits.experiments.study import Experiment
 from sketchbandits.experiments.tables import contenders, places
+from sketchbandits.progress import Bar
 
 WIDTH = 80
 IO_ERROR, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -52,22 +55,10 @@ def progress() -> Iterator[Watch]:
     if not sys.stderr.isatty():
         yield _Lines()
         return
-    from rich.console import Console  # only where a bar is shown: start-up stays short
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.percentage:.0f}%"))
-    times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, *times, console=Console(stderr=True), transient=True, expand=True) as bar:
-        task = bar.add_task("starting", total=1.0)
-
-        def watch(stage: str, what: str, share: float) -> None:
-            description = f"{stage}: {what}"
-            if share == 0.0:
-                bar.reset(task, description=description)  # compiling and playing have their own clocks
-            else:
-                bar.update(task, completed=share, description=description)
-
-        yield watch
+    with Bar(True, delay=0.0) as bar:
+        bar.show(0.0, "starting")
+        # Compiling and playing have their own clocks: a stage begins with a share of 0.
+        yield lambda stage, what, share: bar.show(share, f"{stage}: {what}")
 
 
 class _Lines:
@@ -115,7 +106,25 @@ def verdict_table(verdicts: Iterable[Verdict]) -> None:
     _print_table(["claim", "verdict"], [[verdict.claim.id, verdict.text] for verdict in verdicts], left=2)
 
 
-def _print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> None:
+def bench_tables(reports: Sequence[Report]) -> None:
+    """The machine, then what each workload says, and its remarks."""
+    for name, value in reports[0].machine.items():
+        print(textwrap.fill(f"{name}: {value}", WIDTH, subsequent_indent="  "))
+    for report in reports:
+        _bench_table(report)
+
+
+def _bench_table(report: Report) -> None:
+    summary = report.summary
+    print(f"\n{report.workload.name}: {report.workload.title[0].lower()}{report.workload.title[1:]}")
+    _print_table(summary.headings, summary.rows, summary.left, summary.group)
+    for note in summary.notes:
+        print(textwrap.fill(note, WIDTH))
+
+
+def _print_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, group: int | None = None
+) -> None:
     from rich import box  # as in `progress`
     from rich.console import Console
     from rich.table import Table
@@ -123,8 +132,12 @@ def _print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: i
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for i, heading in enumerate(headings):
         table.add_column(heading, justify="left" if i < left else "right", overflow="fold")
+    last: Sequence[str] | None = None
     for row in rows:
+        if group is not None and last is not None and row[group] != last[group]:
+            table.add_section()
         table.add_row(*row)
+        last = row
     # A file or a pipe gets the same 80 columns as the smallest terminal.
     width = None if sys.stdout.isatty() else WIDTH
     Console(width=width, highlight=False).print(table)
@@ -133,3 +146,8 @@ def _print_table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: i
 def wrote(folder: Path, files: Sequence[str]) -> None:
     """Where the results are: the page to open first."""
     print(f"Wrote {len(files)} files. The page to open in a browser:\n{folder / 'report.html'}")
+
+
+def wrote_figures(folder: Path, names: Sequence[str]) -> None:
+    """Where a benchmark's results are: NAME.json, and its figure in two formats."""
+    print(f"\nWrote {', '.join(f'{name}.json' for name in names)}\nand figures as .png and .svg, to\n{folder}")

@@ -6,8 +6,9 @@ with `register` and called by the names `absorb` and `choose` from any compiled 
 - ``absorb(state, arm, reward)`` books a reward into the statistics;
 - ``choose(state)`` writes the next arm into ``state.choice[0]``.
 
-`Policy.update` runs both, so that `Policy.select` only reads the choice and has no side effect. One thread may write
-(`update`); others may read only while it does not.
+`Policy.update` runs both, so that `Policy.select` only reads the choice and has no side effect; `update_many` and
+`play` run both for every reward of a batch, inside one compiled call. One thread may write; others may read only while
+it does not.
 """
 
 import math
@@ -33,6 +34,7 @@ MEAN, WIDTH2, SUM, LOST = range(4)
 _KERNELS: dict[type, tuple[Callable[..., None], Callable[..., None]]] = {}
 _STEPS: dict[type, Callable[..., None]] = {}
 _LOOPS: dict[type, Callable[..., float]] = {}
+_BATCHES: dict[type, Callable[..., None]] = {}
 
 
 def register(
@@ -42,11 +44,13 @@ def register(
     choose: Callable[..., None],
     step: Callable[..., None] | None = None,
     play: Callable[..., float] | None = None,
+    steps: Callable[..., None] | None = None,
 ) -> None:
-    """Say which kernels serve a state type; ``step`` and ``play`` replace the general ones where those cost time."""
+    """Say which kernels serve a state type; the optional ones replace the general ones where those cost time."""
     _KERNELS[state] = (absorb, choose)
     _STEPS[state] = step or general_step
     _LOOPS[state] = play or general_play
+    _BATCHES[state] = steps or general_steps
 
 
 def absorb(state: Any, arm: int, reward: float) -> None:
@@ -93,6 +97,68 @@ def general_step(state: Any, arm: int, reward: float) -> None:
     """Book a reward and choose the next arm."""
     absorb(state, arm, reward)
     choose(state)
+
+
+@kernel
+def general_steps(state: Any, arms: Ints, rewards: Floats, matches: bool, choices: Ints) -> None:
+    """`general_step` for every reward in order; ``choices`` receives the choice that stood before each.
+
+    With ``matches`` the reward of an arm that was not the choice is passed over.
+    """
+    for t in range(arms.size):
+        choices[t] = state.choice[0]
+        if not matches or choices[t] == arms[t]:
+            absorb(state, arms[t], rewards[t])
+            choose(state)
+
+
+def checked_arms(arms: ArrayLike, n_arms: int) -> Ints:
+    """A batch's arms as a fresh int64 array: kernels are compiled for one kind of array, whatever the caller has."""
+    array = _entries("arms", arms, "whole numbers")
+    if array.dtype.kind in "iu":
+        result = np.array(array, dtype=np.int64)
+        if result.view(np.uint64).max(initial=0) < n_arms:  # there a negative number is a huge one
+            return result
+    entries = enumerate(array.tolist())
+    return np.array([validate.whole(f"arms[{i}]", v, least=0, most=n_arms - 1) for i, v in entries], np.int64)
+
+
+def checked_rewards(rewards: ArrayLike, size: int, beside: str) -> Floats:
+    """A batch's rewards as a fresh float64 array, one for each of ``size`` arms or contexts (``beside``)."""
+    array = _entries("rewards", rewards, "numbers")
+    if array.size != size:
+        raise ValueError(f"rewards must have as many entries as {beside}, {size}, got {array.size}")
+    if array.dtype.kind in "iuf" and array.itemsize <= 8:
+        result = np.array(array, dtype=np.float64)
+        if np.abs(result).max(initial=0.0) <= validate.LARGEST:
+            return result
+    return np.array([validate.number(f"rewards[{i}]", v) for i, v in enumerate(array.tolist())], np.float64)
+
+
+def _entries(name: str, value: ArrayLike, kind: str) -> NDArray[Any]:
+    """A 1-D array; entries of several types stay what they are, where NumPy would make True a 1 and 2 a 2.0."""
+    several = isinstance(value, list | tuple) and len(set(map(type, value))) > 1
+    try:
+        array = np.asarray(value, dtype=object if several else None)
+    except ValueError:
+        raise ValueError(f"{name} must be a 1-D array of {kind}, got a ragged sequence") from None
+    if array.ndim != 1:
+        given = f"shape {array.shape}" if array.ndim else repr(value)
+        raise ValueError(f"{name} must be a 1-D array of {kind}, got {given}")
+    if array.dtype.kind in "mM":
+        raise ValueError(f"{name} must be a 1-D array of {kind}, got an array of {array.dtype}")
+    return array
+
+
+@contextmanager
+def all_or_nothing(policy: Any) -> Iterator[None]:
+    """Whatever fails inside, a user's function or an interrupt, leaves the policy as it was."""
+    before = policy.copy()
+    try:
+        yield
+    except BaseException:
+        policy.__dict__ = before.__dict__
+        raise
 
 
 class Shared(NamedTuple):
@@ -158,8 +224,16 @@ def called_radius(radius: Callable[[int, float], float], n: float, logdet: float
     return validate.number(f"the value of radius({int(n)}, {logdet:g})", radius(int(n), logdet), least=0.0)
 
 
+def _pair(batch: Any) -> tuple[Any, Any]:
+    try:
+        arms, rewards = batch
+    except (TypeError, ValueError):
+        raise ValueError(f"batch must be a pair (arms, rewards), got a {type(batch).__name__}") from None
+    return arms, rewards
+
+
 class Policy:
-    """A policy on a fixed arm set: `select`, `update`, `bounds`, `save`, `load`, `copy`.
+    """A policy on a fixed arm set: `select`, `update`, `update_many`, `play`, `bounds`, `save`, `load`, `copy`.
 
     Subclasses check their parameters, fill ``self.settings`` with all of them, build ``self.state`` inside
     ``with self._warm_up():`` and implement `bounds`. Thread use: one writer.
@@ -203,14 +277,60 @@ class Policy:
             _STEPS[type(self.state)](self.state, arm, reward)
 
     def _update_with_function(self, arm: int, reward: float) -> None:
-        before = snapshot.copy_state(self.state)
-        try:
-            absorb(self.state, arm, reward)
-            self._refresh_radius()
-            choose(self.state)
-        except BaseException:
-            self.state = before  # a user's function failed: the reward is not booked
-            raise
+        with all_or_nothing(self):
+            self._step_with_function(arm, reward)
+
+    def _step_with_function(self, arm: int, reward: float) -> None:
+        absorb(self.state, arm, reward)
+        self._refresh_radius()
+        choose(self.state)
+
+    def update_many(self, arms: ArrayLike, rewards: ArrayLike) -> None:
+        """Book ``rewards[t]`` for ``arms[t]``, in order: bit for bit as calls of `update`, in one compiled call.
+
+        All is checked before anything is booked: a call that fails has changed nothing. An empty batch is allowed.
+        """
+        checked, numbers = self._checked_batch(arms, rewards)
+        if self._updates_compiled:
+            self._run_batch(checked, numbers, matches=False)
+            return
+        with all_or_nothing(self):
+            for arm, reward in zip(checked.tolist(), numbers.tolist(), strict=True):
+                self._book(arm, reward)
+
+    def play(self, batch: tuple[ArrayLike, ArrayLike], *, book: str = "all") -> NDArray[np.int64]:
+        """Replay a log ``(arms, rewards)``; returns the arm that the policy would have played before each event.
+
+        ``book="all"`` learns from every event. ``book="matches"`` learns only where the log's arm is the policy's own,
+        and passes over the rest: with ``own = choices == arms``, ``rewards[own].mean()`` estimates what the policy
+        would have earned in ``own.sum()`` rounds of its own. Unbiased only where the log's arms were drawn uniformly at
+        random, whatever had happened before (Li, Chu, Langford and Wang, WSDM 2011). Checked as `update_many` is.
+        """
+        matches = validate.option("book", book, ("all", "matches")) == "matches"
+        arms, rewards = self._checked_batch(*_pair(batch))
+        if self.runs_compiled:
+            return self._run_batch(arms, rewards, matches=matches)
+        choices = np.empty_like(arms)
+        with all_or_nothing(self):
+            for t, (arm, reward) in enumerate(zip(arms.tolist(), rewards.tolist(), strict=True)):
+                choices[t] = self.select()
+                if not matches or choices[t] == arm:
+                    self._book(arm, reward)
+        return choices
+
+    def _checked_batch(self, arms: ArrayLike, rewards: ArrayLike) -> tuple[Ints, Floats]:
+        checked = checked_arms(arms, self.n_arms)
+        return checked, checked_rewards(rewards, checked.size, "arms")
+
+    def _run_batch(self, arms: Ints, rewards: Floats, *, matches: bool) -> Ints:
+        choices = np.empty_like(arms)
+        _BATCHES[type(self.state)](self.state, arms, rewards, matches, choices)
+        return choices
+
+    def _book(self, arm: int, reward: float) -> None:
+        """One checked reward of a batch that cannot run compiled; the batch itself is all or nothing."""
+        own = type(self).update is Policy.update
+        (self._step_with_function if own else self.update)(arm, reward)
 
     def bounds(self) -> Floats:
         """The current upper confidence bound of every arm, from the rewards booked so far. No side effect."""
@@ -221,15 +341,18 @@ class Policy:
         """How many rewards were booked for each arm."""
         return cast(Ints, self.state.counts).copy()
 
-    def play(self, means: Floats, gaps: Floats, noise: Floats) -> float:
+    def play_rounds(self, means: Floats, gaps: Floats, noise: Floats) -> float:
         """Play ``noise.size`` rounds inside one compiled kernel, see `general_play`; returns their regret."""
         return _LOOPS[type(self.state)](self.state, means, gaps, noise)
 
     @property
     def runs_compiled(self) -> bool:
         """Whether `absorb` and `choose` are all there is to `update`: no user's function, no overriding subclass."""
-        own = type(self).select is Policy.select and type(self).update is Policy.update
-        return own and not self._radius_is_function
+        return type(self).select is Policy.select and self._updates_compiled
+
+    @property
+    def _updates_compiled(self) -> bool:
+        return type(self).update is Policy.update and not self._radius_is_function
 
     @property
     def _radius_is_function(self) -> bool:

@@ -1,4 +1,4 @@
-"""Policies for a fresh arm set each round: ``select(contexts) -> int``, ``update(context, reward)``.
+"""Policies for a fresh arm set each round: ``select(contexts) -> int``, ``update(context, reward)``, ``update_many``.
 
 The exact ones (OFUL, LinUCB, LinTS, CBRAP) keep the triangular system ``R theta = z`` with ``R'R = V``, updated by
 Givens rotations, which need no refit. O(d^2) an update, O(n d^2) to
@@ -14,10 +14,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import snapshot, validate
+from sketchbandits.compiled import kernel
 from sketchbandits.confidence import CLOSED, KIND, SCALE, VALUE, radius_at, radius_value, sampling_share
 from sketchbandits.counter import new_key, normals
 from sketchbandits.linalg import Floats, solve_upper, tied_argmax, triangular_norms, triangular_step
-from sketchbandits.policies.base import Radius, Shared, called_radius, constant_radius, radius_array
+from sketchbandits.policies.base import (
+    Radius,
+    Shared,
+    all_or_nothing,
+    called_radius,
+    checked_rewards,
+    constant_radius,
+    radius_array,
+)
 
 SAMPLES, LOGDET = range(2)
 
@@ -43,31 +52,59 @@ class ContextualPolicy:
     def update(self, context: ArrayLike, reward: float) -> None:
         """Book ``reward`` for the vector that was played: at any time, in any order."""
         vector = validate.vector("context", context, size=self.dim)
-        self._check_norms("context", vector[None])
-        number = validate.number("reward", reward)
-        if not callable(self.settings["radius"]):
-            self._absorb(vector, number)
+        self._check_norms("context", vector)
+        self._book(vector[None], np.array([validate.number("reward", reward)]))
+
+    def update_many(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
+        """Book ``rewards[t]`` for the row ``contexts[t]``, in order: bit for bit as `update`, in one compiled call.
+
+        All is checked before anything is booked: a call that fails has changed nothing. An empty batch is allowed.
+        """
+        rows = self._checked_rows(contexts)
+        numbers = checked_rewards(rewards, len(rows), "contexts")
+        if type(self).update is ContextualPolicy.update:
+            self._book(rows, numbers)
             return
-        before = snapshot.copy_state(self.state)
-        try:
-            self._absorb(vector, number)
-            self._refresh_radius()
-        except BaseException:
-            self.state = before  # a user's function failed: the reward is not booked
-            raise
+        with all_or_nothing(self):
+            for row, number in zip(rows, numbers.tolist(), strict=True):
+                self.update(row, number)
+
+    def _book(self, rows: Floats, rewards: Floats) -> None:
+        if not callable(self.settings["radius"]):
+            self._absorb(rows, rewards)
+            return
+        with all_or_nothing(self):
+            for t in range(rewards.size):
+                self._absorb(rows[t : t + 1], rewards[t : t + 1])
+                self._refresh_radius()
 
     def _checked(self, contexts: ArrayLike) -> Floats:
         rows = validate.matrix("contexts", contexts, columns=self.dim)
         self._check_norms("contexts", rows)
         return rows
 
-    def _check_norms(self, name: str, rows: Floats) -> None:
+    def _checked_rows(self, contexts: Any) -> Floats:
+        """The contexts of a batch, perhaps none; of several that are wrong the first is named."""
+        listed = isinstance(contexts, list | tuple)
+        shape = (len(contexts),) if listed else getattr(contexts, "shape", ())
+        if shape in ((0,), (0, self.dim)):
+            return np.zeros((0, self.dim))
+        try:
+            return self._checked(contexts)
+        except ValueError:
+            if listed or len(shape) == 2:
+                for i, row in enumerate(contexts if listed else np.asarray(contexts)):
+                    validate.vector(f"contexts[{i}]", row, size=self.dim)
+            raise
+
+    def _check_norms(self, name: str, vectors: Floats) -> None:
         """A closed-form radius holds only for vectors within ``arm_norm``."""
         if self.state.radius[KIND] != CLOSED:
             return
-        largest, allowed = float(np.linalg.norm(rows, axis=1).max()), self.settings["arm_norm"]
-        if largest > allowed * (1 + 1e-9):
-            raise ValueError(f"{name} must have norm <= arm_norm = {allowed:g}, got {largest:g}")
+        norms, allowed = np.linalg.norm(np.atleast_2d(vectors), axis=1), self.settings["arm_norm"]
+        for i in np.flatnonzero(norms > allowed * (1 + 1e-9)):
+            where = f" at [{i}]" if vectors.ndim > 1 else ""
+            raise ValueError(f"{name} must have norm <= arm_norm = {allowed:g}, got {norms[i]:g}{where}")
 
     def _scores(self, contexts: Floats) -> Floats:
         raise NotImplementedError
@@ -75,7 +112,8 @@ class ContextualPolicy:
     def _bounds(self, contexts: Floats) -> Floats:
         raise NotImplementedError
 
-    def _absorb(self, context: Floats, reward: float) -> None:
+    def _absorb(self, rows: Floats, rewards: Floats) -> None:
+        """Learn a reward from each row, in order; ``rows`` may be used up."""
         raise NotImplementedError
 
     def _samples(self) -> tuple[float, float]:
@@ -125,6 +163,19 @@ class TriangularState(NamedTuple):
     sampling: Floats  # empty unless the policy draws its parameter
     key: NDArray[np.uint64]
     projection: Floats  # empty unless contexts are projected first
+
+
+@kernel
+def absorb_rows(
+    factor: Floats, target: Floats, level: Floats, projection: Floats, rows: Floats, rewards: Floats
+) -> None:
+    """Rotate rewards in, in order, each with its row or the row's projection; ``rows`` are used up."""
+    for t in range(rewards.size):
+        x = rows[t]
+        if projection.size > 0:
+            x = np.dot(projection, x)
+        level[LOGDET] += triangular_step(factor, target, x, rewards[t])
+        level[SAMPLES] += 1.0
 
 
 class ContextualRidge(ContextualPolicy):
@@ -190,10 +241,9 @@ class ContextualRidge(ContextualPolicy):
         normals(self.state.key, int(samples), eta)
         return contexts @ self._theta(self.state.target + v * eta)
 
-    def _absorb(self, context: Floats, reward: float) -> None:
-        row = self._project(context[None])[0]
-        self.state.level[LOGDET] += triangular_step(self.state.factor, self.state.target, row, reward)
-        self.state.level[SAMPLES] += 1.0
+    def _absorb(self, rows: Floats, rewards: Floats) -> None:
+        state = self.state
+        absorb_rows(state.factor, state.target, state.level, state.projection, rows, rewards)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from sketchbandits import validate
+from sketchbandits.compiled import kernel
 from sketchbandits.confidence import LOG_SHARE
 from sketchbandits.counter import new_key
 from sketchbandits.linalg import Floats
@@ -22,6 +23,13 @@ from sketchbandits.policies.sketched import (
 )
 from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches.base import SketchState
+
+
+@kernel
+def absorb_rows(state: SketchedState, rows: Floats, rewards: Floats) -> None:
+    """Book rewards in order, each for its row."""
+    for t in range(rewards.size):
+        absorb_context(state, rows[t], rewards[t])
 
 
 class ContextualSketch(ContextualPolicy):
@@ -61,8 +69,8 @@ class ContextualSketch(ContextualPolicy):
         draw_direction(self.state, draw)
         return contexts @ (self.state.theta + sampling_scale(self.state) * draw)
 
-    def _absorb(self, context: Floats, reward: float) -> None:
-        absorb_context(self.state, context, reward)
+    def _absorb(self, rows: Floats, rewards: Floats) -> None:
+        absorb_rows(self.state, rows, rewards)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

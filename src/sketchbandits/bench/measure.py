@@ -1,0 +1,107 @@
+"""How everything here is measured, so that a busy machine blurs a comparison but does not tilt it.
+
+Contenders of a comparison take turns, in alternating order (A B C, C B A, ...), each time from a fresh policy and on
+the same seeded noise, without the garbage collector; kernels are compiled before the clock runs. Medians are reported
+with minima beside: where the two tell different stories, something else was running. Rounds are played with one BLAS
+thread; a warm-up and what it is compared with use all.
+"""
+
+import contextlib
+import gc
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+from threadpoolctl import threadpool_info
+
+import sketchbandits
+from sketchbandits.environments import LinearEnvironment
+from sketchbandits.experiments import runs
+from sketchbandits.linalg import Floats
+
+Contender = Callable[[], float]  # plays its rounds once; microseconds a round
+Samples = dict[str, list[float]]
+Sample = TypeVar("Sample")
+
+
+@contextlib.contextmanager
+def no_collector() -> Iterator[None]:
+    """The garbage collector runs before, not meanwhile."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def interleaved(contenders: Mapping[str, Callable[[], Sample]], repetitions: int) -> dict[str, list[Sample]]:
+    """Every contender's samples, taken in turns so that a busy moment of the machine meets all alike."""
+    samples: dict[str, list[Sample]] = {name: [] for name in contenders}
+    with no_collector():
+        for turn in range(repetitions):
+            for name in list(contenders)[:: 1 if turn % 2 == 0 else -1]:
+                samples[name].append(contenders[name]())
+    return samples
+
+
+def compiled(policy: Any, env: LinearEnvironment, noise: Floats) -> Contender:
+    """All rounds inside one compiled kernel."""
+    policy.copy().play_rounds(env.means, env.gaps, noise[:1])  # compiled, or loaded, before the clock runs
+
+    def run() -> float:
+        twin = policy.copy()
+        started = time.perf_counter()
+        twin.play_rounds(env.means, env.gaps, noise)
+        return (time.perf_counter() - started) / noise.size * 1e6
+
+    return run
+
+
+def through_api(make: Callable[[], Any], env: LinearEnvironment, noise: Floats) -> Contender:
+    """``select`` and ``update``, as a caller in Python does."""
+    means, values = env.means.tolist(), noise.tolist()
+
+    def run() -> float:
+        policy = make()
+        policy.update(0, 0.0)  # the first call loads kernels
+        started = time.perf_counter()
+        for value in values:
+            arm = policy.select()
+            policy.update(arm, means[arm] + value)
+        return (time.perf_counter() - started) / noise.size * 1e6
+
+    return run
+
+
+def mean_of(parts: Sequence[Contender]) -> Contender:
+    """The mean over several contenders, as one."""
+    return lambda: statistics.fmean(part() for part in parts)
+
+
+def seconds(action: Callable[[], Any]) -> float:
+    """How long one call takes."""
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def machine() -> dict[str, str]:
+    """Where and with what this was measured; no name of a computer or a person."""
+    blas = {f"{i['internal_api']} {i['version']}, {i['num_threads']} threads" for i in _blas()}
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba"))
+    return {
+        "cpu": runs.machine(),
+        "load at the start": f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown",
+        "system": platform.platform(),
+        "blas": "; ".join(sorted(blas)),
+        "versions": f"sketchbandits {sketchbandits.__version__}, {packages}",
+    }
+
+
+def _blas() -> list[dict[str, Any]]:
+    return [info for info in threadpool_info() if info["user_api"] == "blas"]
