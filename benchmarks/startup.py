@@ -145,6 +145,7 @@ def variants(cls: type) -> list[dict[str, Any]]:
     choices: dict[str, tuple[Any, ...]] = {
         "radius": ("logdet", flat_radius),
         "engine": ("sketch",),
+        "scan": ("shortlist",),
         "switching": (0.5,),
         "exploration": ("ts",) if "scale" in known else (),
         "shrink": ("every-round",),

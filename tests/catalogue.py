@@ -19,6 +19,8 @@ POLICIES = {
     "cslb-sketch-logdet": lambda arms: CSLB(arms, sketch_size=4, engine="sketch", radius="logdet"),
     "cslb-one": lambda arms: CSLB(arms, sketch_size=1, ridge=2.0),
     "cslb-all": lambda arms: CSLB(arms, sketch_size=100),
+    "cslb-shortlist": lambda arms: CSLB(arms, sketch_size=100, scan="shortlist"),
+    "cslb-shortlist-logdet": lambda arms: CSLB(arms, sketch_size=100, scan="shortlist", radius="logdet", ridge=0.6),
     "oful": lambda arms: OFUL(arms),
     "oful-logdet": lambda arms: OFUL(arms, radius="logdet", ridge=0.5),
     "oful-rare": lambda arms: OFUL(arms, switching=0.6),

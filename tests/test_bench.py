@@ -27,7 +27,7 @@ from sketchbandits.experiments import figures as experiment_figures
 ENV = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "NUMBA_DISABLE_JIT": "0"}
 TINY = {
     "rounds": rounds.Sizes((64, 70, 90), (40, 60, 90), (2, 3, 4), (2, 3, 4), 2, 1e3),
-    "latency": latency.Sizes((30, 9, 3), (40, 7, 2), (50, 4, 4), 60, 20, 80),
+    "latency": latency.Sizes((30, 9, 3), (40, 7, 2), (50, 4, 4), (60, 50, 40), 20, 80, 2),
     "warmup": warmup.Sizes(tuple((n, 9, 3) for n in (20, 30, 40)), ((20, 9, 3),), (), 2),
     "policies": policies.Sizes((policies.Setting(12, 5, 2, 40), policies.Setting(9, 7, 3, 30)), 2),
     "calls": calls.Sizes(((12, 5, 2), (9, 7, 3)), 20, 8, 2),
@@ -152,19 +152,19 @@ def test_clusters_are_as_many_and_as_large_as_promised():
 
 
 @pytest.mark.parametrize("quick", [True, False])
-def test_every_point_of_a_sweep_says_what_its_game_is(quick):
+def test_in_every_sweep_only_one_size_grows(quick):
     workload = WORKLOADS["rounds"]
     points = [point.parameters for point in workload.points(workload.quick if quick else workload.full)]
-    for sweep in ("d", "N", "K", "l"):
-        part = [point for point in points if point["sweep"] == sweep]
-        assert [point["size"] for point in part] == sorted({point["size"] for point in part}) and len(part) >= 3
-        fixed = {"d": "n_arms rank clusters", "N": "dim rank clusters", "K": "dim rank", "l": "n_arms dim clusters"}
-        assert all(len({point[name] for point in part}) == 1 for name in fixed[sweep].split())
-        small = part[0]
-        env = rounds.game(small, 2)
-        partition = Partition.first_fit(env.arms, sketch_size=small["rank"])
-        assert env.arms.shape == (small["n_arms"], small["dim"])
-        assert partition.n_clusters == small["clusters"] and set(partition.ranks.tolist()) == {small["rank"]}
+    fixed = {"d": "n_arms rank clusters", "N": "dim rank clusters", "K": "dim rank", "l": "n_arms dim clusters"}
+    assert [point["sweep"] for point in points] == list(fixed)
+    for point in points:
+        shapes = point["shapes"]
+        assert [shape["size"] for shape in shapes] == sorted({shape["size"] for shape in shapes}) and len(shapes) >= 3
+        assert all(len({shape[name] for shape in shapes}) == 1 for name in fixed[point["sweep"]].split())
+        env = rounds.game(point["sweep"], shapes[0], 2)
+        assert env.arms.shape == (shapes[0]["n_arms"], shapes[0]["dim"])
+        n_clusters, _, ranks = shape_of(env, shapes[0]["rank"])
+        assert (n_clusters, ranks) == (shapes[0]["clusters"], {shapes[0]["rank"]})
 
 
 def test_seeds_give_the_same_games():
@@ -292,16 +292,19 @@ def test_every_workload_leaves_a_table_a_figure_and_a_json(reports, folder, caps
 def test_samples_are_all_there(reports, folder):
     found = {name: json.loads((folder / f"{name}.json").read_text()) for name in WORKLOADS}
     for point in found["rounds"]["points"]:
-        samples = point["samples"]
-        assert samples["clusters"] == point["parameters"]["clusters"]
-        assert all(len(values) == 2 and min(values) > 0 for values in samples["microseconds"].values())
-        assert ("full scan" in samples["microseconds"]) == (point["parameters"]["sweep"] == "N")
-        assert samples["bytes"]["arms"] == 8 * point["parameters"]["n_arms"] * point["parameters"]["dim"]
-    for point in found["latency"]["points"]:
-        lengths = {name: sum(values["counts"]) for name, values in point["samples"]["nanoseconds"].items()}
-        assert lengths == (
-            {"default": 60, "full": 20} if point["parameters"]["game"] == "one cluster" else {"default": 60}
+        shapes, samples = point["parameters"]["shapes"], point["samples"]
+        assert (
+            list(samples["microseconds"]) == ["round", "full scan"][: 2 if point["parameters"]["sweep"] == "N" else 1]
         )
+        for sizes in samples["microseconds"].values():
+            assert len(sizes) == len(shapes) and all(len(values) == 2 and min(values) > 0 for values in sizes)
+        assert samples["bytes"]["arms"] == [8 * shape["n_arms"] * shape["dim"] for shape in shapes]
+    for point, rounds_played in zip(found["latency"]["points"], (60, 50, 40), strict=True):
+        lengths = {name: sum(values["counts"]) for name, values in point["samples"]["nanoseconds"].items()}
+        one = point["parameters"]["game"] == "one cluster"
+        assert lengths == {"default": 2 * rounds_played} | ({"full": 2 * 20} if one else {})
+        for name, values in point["samples"]["nanoseconds"].items():
+            assert values["values"][0] <= point["samples"]["slowest_again"][name] <= values["values"][-1]
     assert {row["what"] for row in found["warmup"]["ratios"]} == {"product", "by SVD"}
     assert len(found["policies"]["policies"]) == 2 * (len(policies.public_policies()) + 1)
     assert {fact["call"] for fact in found["calls"]["calls"]} == {
@@ -359,7 +362,7 @@ def test_an_interrupt_keeps_the_points_before_it(tmp_path):
 
     shares: list[float] = []
     toy = Workload(
-        "toy", "A toy", None, None, lambda sizes: [Point({"n": n}, 1.0 + n) for n in range(4)], interrupted,
+        "toy", "A toy", None, None, lambda sizes: [Point(str(n), {"n": n}, 1.0 + n) for n in range(4)], interrupted,
         lambda measured: Summary(["n"], [[str(m.samples["x"])] for m in measured]), lambda facts: Figure(),
     )  # fmt: skip
     plan = run.BenchPlan()

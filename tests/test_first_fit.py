@@ -292,7 +292,34 @@ def test_an_error_in_a_thread_reaches_the_caller_and_no_thread_stays(tiny, monke
     assert threading.active_count() == before
 
 
-def test_cslb_hands_its_options_on(tiny):
+def test_cslb_takes_a_partition_made_beforehand(tiny):
     arms, l = adversarial("duplicates")
-    policy = CSLB(arms, sketch_size=l)
-    assert same((policy.partition.labels, policy.partition.ranks, policy.partition.bases), fit(arms, l))
+    partition = Partition.first_fit(arms, sketch_size=l, workers=2)
+    policy, own = CSLB(arms, partition=partition), CSLB(arms, sketch_size=l)
+    assert policy.partition is partition and policy.settings == own.settings
+    assert same(policy.state, own.state)
+
+
+def test_residuals_are_those_of_the_spans():
+    arms = np.array([[2.0, 0, 0], [0, 3, 0], [0, 0, 5], [0, 0, 0], [4, 3, 0]])
+    partition = Partition.first_fit(arms, sketch_size=2)
+    assert partition.labels.tolist() == [0, 0, 1, 0, 0]
+    assert partition.residuals(arms).tolist() == [0.0] * 5
+    arms[4, 2] = 12.0
+    assert partition.residuals(arms)[4] == pytest.approx(12 / 13)
+    with pytest.raises(ValueError, match="arms must have 5 rows"):
+        partition.residuals(arms[:2])
+
+
+def test_a_partition_of_other_arms_is_refused():
+    arms = np.random.default_rng(13).normal(size=(30, 6))
+    partition = Partition.first_fit(arms, sketch_size=2)
+    for wrong, options, message in (
+        (arms[:29], {}, r"partition must be one of arms of shape \(29, 6\), got one of shape \(30, 6\)"),
+        (arms[::-1], {}, "partition must be one of these arms, within 1e-08 of the spans of their clusters, got arm"),
+        (arms, {"sketch_size": 3}, "sketch_size must be left out or the partition's 2, got 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            CSLB(wrong, partition=partition, **options)
+    with pytest.raises(ValueError, match="sketch_size must be a whole number >= 1, got None"):
+        CSLB(arms)

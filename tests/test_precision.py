@@ -10,7 +10,7 @@ from numba import njit
 from sketchbandits import CBSCFD, CSLB, OFUL, SOFUL, DBSLinUCB, LinTS
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
 from sketchbandits.policies.base import MEAN, WIDTH2, absorb, choose
-from sketchbandits.policies.cslb_sentinel import SLOT
+from sketchbandits.policies.cslb_layout import SLOT
 
 
 @njit

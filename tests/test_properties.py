@@ -18,7 +18,7 @@ from sketchbandits.confidence import closed_information
 from sketchbandits.counter import normals, philox
 from sketchbandits.policies import ridge
 from sketchbandits.policies.base import WIDTH2
-from sketchbandits.policies.cslb_sentinel import GROWTH, LOGDET, SLOT
+from sketchbandits.policies.cslb_layout import GROWTH, LOGDET, SLOT
 from sketchbandits.sketches import DyadicBlocks, FrequentDirections, SpectralCompensation
 from sketchbandits.sketches.base import information, inverse_norms
 

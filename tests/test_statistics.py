@@ -20,7 +20,7 @@ import sketchbandits
 from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB
 from sketchbandits.counter import normals
 from sketchbandits.policies.base import Policy
-from sketchbandits.policies.cslb_sentinel import BETA
+from sketchbandits.policies.cslb_layout import BETA
 from sketchbandits.policies.sketched import draw_direction
 from sketchbandits.sketches.base import ALPHA, ROWS, SHRUNK
 

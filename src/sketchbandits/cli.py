@@ -167,7 +167,7 @@ _WORKLOADS = f"Some of {', '.join(WORKLOADS)}; all where none is named."
 
 @app.command("bench")
 def bench_command(
-    workloads: Annotated[list[str] | None, typer.Argument(metavar="[WORKLOAD]...", help=_WORKLOADS)] = None,
+    workloads: Annotated[list[str] | None, typer.Argument(metavar="WORKLOAD", help=_WORKLOADS)] = None,
     out: Annotated[str, _flag("DIR", "The folder for all results.", "results/bench")] = "results/bench",
     quick: Annotated[bool, typer.Option("--quick", help="Under a minute: small sizes, to see that it runs.")] = False,
     peers: Annotated[
@@ -185,12 +185,14 @@ def bench_command(
         plan.check()
     try:
         folder = _folder(out)
-        with terminal.progress() as watch, terminal.disk_errors_refused(folder), _bad_values_refused():
+        with terminal.progress() as watch, terminal.disk_errors_refused(folder):
             reports = carry_out(plan, folder, watch, fresh=fresh)
         terminal.bench_tables(reports)
         terminal.wrote_figures(folder, [report.workload.name for report in reports])
     except KeyboardInterrupt:
         terminal.stop(terminal.INTERRUPTED, POINTS_KEPT)
+    except MemoryError as error:
+        terminal.stop(terminal.IO_ERROR, f"arms and policies must fit into memory: {error or 'they do not'}")
 
 
 class _Kind(NamedTuple):

@@ -25,6 +25,7 @@ MAX_STEP = 10.0  # a pull that multiplies det V by more is booked by a fresh whi
 MAX_GROWTH = 1e4  # bound on the condition of A after which the statistics are whitened afresh
 MAX_STEPS = 10_000  # likewise after this many pulls, so that rounding errors cannot pile up
 SVD_NOISE = 1e-14  # singular values below this share of the largest are rounding noise
+TILE = 512  # columns at a time that stay in cache
 ROUNDING = 1e-13  # a residual below this share of its vector is rounding noise, not a direction
 
 
@@ -253,13 +254,41 @@ def spread(mean: Floats, width2: Floats, g: Floats, error: float, scale: float) 
 
 
 @kernel
+def turn(basis: Floats, Z: Floats, W: Floats) -> None:
+    """``W = basis @ Z`` for an r x r ``basis``, a tile of columns at a time that stays in cache. Cost O(n r^2).
+
+    No BLAS here: its threads would wait for each other in every round that needs this, and its last bits depend on
+    them.
+    """
+    r, n = Z.shape
+    tile = np.empty((r, TILE))
+    for first in range(0, n, TILE):
+        size = min(TILE, n - first)
+        for k in range(r):
+            assign(tile[k, :size], Z[k, first : first + size])
+        for k in range(r):
+            combine(basis[k], tile, W[k, first : first + size])
+
+
+@kernel
+def pulled_rows(Z: Floats, counts: Ints, pulled: Ints) -> Floats:
+    """Rows ``sqrt(n_i) z_i'`` of the pulled arms; at least r, so that the right factor of an SVD is a whole basis."""
+    r = Z.shape[0]
+    rows = np.zeros((max(pulled.size, r), r))
+    for k in range(pulled.size):
+        for a in range(r):
+            rows[k, a] = np.sqrt(counts[pulled[k]]) * Z[a, pulled[k]]
+    return rows
+
+
+@kernel
 def whiten(Z: Floats, counts: Ints, sums: Floats, lost: Floats, ridge: float, W: Floats, theta: Floats) -> float:
     """Fill ``W`` with the columns of ``Z`` in coordinates where V is the identity; return ``ln det(V/ridge)``.
 
     ``theta`` receives the ridge estimate in those coordinates, for per-arm reward sums ``sums + lost``. Both come from
     one SVD ``U Sigma B`` of the pulled rows ``sqrt(n_i) z_i'``. The ridge is added *after* it, so a tiny one is not
     lost beside large data; and the rewards meet ``U``, not ``sum y z``, whose rounding errors would spoil the estimate
-    in directions that were never pulled. Cost O((n + r) r^2).
+    in directions that were never pulled. Cost O((n + r) r^2), O(n r) before the first pull.
     """
     r, n = Z.shape
     # A coordinate at rounding level would let an arm teach about directions that it does not have.
@@ -270,21 +299,23 @@ def whiten(Z: Floats, counts: Ints, sums: Floats, lost: Floats, ridge: float, W:
     for i in range(n):
         dust[i] = ROUNDING * np.sqrt(dust[i])
     pulled = np.flatnonzero(counts)
-    rows = np.zeros((max(pulled.size, r), r))  # at least r rows, so that the right factor is a whole basis
-    for k in range(pulled.size):
-        for a in range(r):
-            rows[k, a] = np.sqrt(counts[pulled[k]]) * Z[a, pulled[k]]
-    U, sigma, basis = np.linalg.svd(rows, False)
+    sigma = np.zeros(r)
+    for k in range(r):
+        theta[k] = 0.0
+    if pulled.size == 0:
+        for k in range(r):
+            assign(W[k], Z[k])
+    else:
+        U, sigma, basis = np.linalg.svd(pulled_rows(Z, counts, pulled), False)
+        turn(np.ascontiguousarray(basis), Z, W)
     logdet = 0.0
     for k in range(r):
         if sigma[k] <= SVD_NOISE * sigma[0]:
             sigma[k] = 0.0
         weight = 1.0 / np.sqrt(sigma[k] ** 2 + ridge)
         logdet += np.log1p(sigma[k] ** 2 / ridge)
-        combine(np.ascontiguousarray(basis[k]), Z, W[k])
         for i in range(n):
             W[k, i] = W[k, i] * weight if abs(W[k, i]) > dust[i] else 0.0
-        theta[k] = 0.0
         for i in range(pulled.size):
             j = pulled[i]
             theta[k] += U[i, k] * (sums[j] + lost[j]) / np.sqrt(counts[j]) * (sigma[k] * weight)

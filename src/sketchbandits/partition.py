@@ -102,5 +102,21 @@ class Partition:
             raise ValueError(f"arms must have {self.labels.size} rows, as partitioned, got {array.shape[0]}")
         return array[self.members(cluster)] @ self.basis(cluster).T
 
+    def residuals(self, arms: ArrayLike) -> Floats:
+        """How far each arm is from the span of its cluster, as a share of its norm; 0 for a zero arm. O(N l d)."""
+        array = validate.vectors("arms", arms, columns=self.bases.shape[1])
+        if array.shape[0] != self.labels.size:
+            raise ValueError(f"arms must have {self.labels.size} rows, as partitioned, got {array.shape[0]}")
+        result = np.zeros(self.labels.size)
+        order = np.argsort(self.labels, kind="stable")
+        ends, rows = np.cumsum(np.bincount(self.labels, minlength=self.n_clusters)), np.cumsum(self.ranks)
+        for end, count, row, rank in zip(ends, np.diff(ends, prepend=0), rows, self.ranks, strict=True):
+            members, basis = order[end - count : end], self.bases[row - rank : row]
+            own = np.asarray(array[members], dtype=np.float64)
+            norms = np.linalg.norm(own, axis=1)
+            left = np.linalg.norm(own - own @ basis.T @ basis, axis=1)
+            result[members] = left / np.where(norms > 0, norms, 1.0)
+        return result
+
     def _cluster(self, cluster: int) -> int:
         return validate.whole("cluster", cluster, least=0, most=self.n_clusters - 1)

@@ -8,15 +8,12 @@ rounds, uncompiled.
 """
 
 import copy
-import functools
-import importlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from threadpoolctl import ThreadpoolController
 
 from sketchbandits import validate
 from sketchbandits.linalg import Floats, Ints
@@ -24,6 +21,7 @@ from sketchbandits.policies.base import Policy
 from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.progress import Bar
 from sketchbandits.results import Result
+from sketchbandits.threads import one_blas_thread
 
 CHUNK = 16_384  # rounds between two looks at the clock and at Ctrl-C
 N_CHECKPOINTS = 200
@@ -165,17 +163,6 @@ def simulate(
                     after(name, run, policy)
     warmup = {name: float(getattr(policy, "warmup_seconds", 0.0)) for name, policy in policies.items()}
     return Result(points, regret, seconds, warmup, seed)
-
-
-@functools.cache
-def _libraries() -> ThreadpoolController:
-    importlib.import_module("scipy.linalg.cython_lapack")  # what the kernels call: it must be loaded to be limited
-    return ThreadpoolController()  # looking through all loaded libraries takes milliseconds: once is enough
-
-
-def one_blas_thread() -> Any:
-    """Matrices here are small: a second thread mostly waits, and on a busy machine makes a refit 20 times slower."""
-    return _libraries().limit(limits=1, user_api="blas")
 
 
 def _curve(

@@ -6,7 +6,7 @@ one row a policy or a call.
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sketchbandits.bench import growth
@@ -25,7 +25,7 @@ LOOKS = {"round": (BLUE, "-"), "full scan": (BLUE, "--"), "state": (BLUE, "-")}
 TIMES = ("round", "full scan")
 LOOKS |= {"partition": (GREEN, "-"), "arms": (GREY, "-")}
 LOOKS |= {"warm-up": (BLUE, "-"), "product": (GREY, "-"), "by SVD": (ORANGE, "--")}
-QUANTILES = {"p50": ("|", 11), "p99": ("o", 7), "p99.9": ("D", 5.5), "max": (">", 6.5)}
+QUANTILES = {"p50": ("|", 11), "p99": ("o", 7), "p99.9": ("D", 5.5), "again": ("s", 6), "max": (">", 6.5)}
 
 
 # ---- costs against a size
@@ -105,6 +105,11 @@ def short(size: float) -> str:
     return drawing.thousands(size) if size >= 10_000 else f"{size:,g}"
 
 
+def brief(value: float) -> str:
+    """0.12, 12, 1,234, 123k."""
+    return drawing.two_digits(value) if value < 10_000 else drawing.thousands(float(f"{value:.3g}"))
+
+
 def _same_heights(panels: Sequence["Axes"]) -> None:
     """One range of values for panels side by side, at least two decades: a flat curve must look flat."""
     low, high = min(ax.dataLim.y0 for ax in panels), max(ax.dataLim.y1 for ax in panels)
@@ -118,9 +123,12 @@ def _same_heights(panels: Sequence["Axes"]) -> None:
 
 
 def slowest_rounds(facts: Facts) -> "Figure":
-    """A row for each game: half of all rounds, all but a hundredth, all but a thousandth, and the slowest."""
+    """A row for each game: half of all rounds, all but a hundredth, all but a thousandth, the slowest.
+
+    Hollow: the slowest of those that were slow in every run.
+    """
     curves = facts["curves"]
-    labels = [f"{curve['title']}\nN = {curve['n_arms']:,}, {curve['played']:,} rounds" for curve in curves]
+    labels = [f"{c['title']}\nN = {c['n_arms']:,}, {c['played']:,} rounds" for c in curves]
     with drawing.style():
         figure = drawing.panels(["select + update"], ("",), "", "microseconds a round, log scale", height=1.0)
         figure.set_size_inches(8.2, 1.6 + 0.65 * len(curves))
@@ -129,7 +137,8 @@ def slowest_rounds(facts: Facts) -> "Figure":
             _quantiles(ax, row, curve["quantiles"])
         _rows(ax, labels)
         _room(ax, [value for curve in curves for value in curve["quantiles"].values()])
-        _legend(figure, [(name, BLUE, marker, size) for name, (marker, size) in QUANTILES.items()])
+        dots = [(name.replace("again", "slowest in every run"), BLUE, *look) for name, look in QUANTILES.items()]
+        _legend(figure, dots, hollow=list(QUANTILES).index("again"))
         return drawing.keep_names_apart(figure, [])
 
 
@@ -137,9 +146,10 @@ def _quantiles(ax: "Axes", row: int, found: Mapping[str, float]) -> None:
     ax.plot([found["p50"], found["max"]], [row, row], color=BLUE, linewidth=1.4)
     for name, value in found.items():
         marker, size = QUANTILES[name]
-        ax.plot(value, row, marker, color=BLUE, markersize=size, markeredgewidth=1.8)
-    _beside(ax, found["p50"], row, drawing.two_digits(found["p50"]), left=True)
-    _beside(ax, found["max"], row, drawing.two_digits(found["max"]))
+        face = "white" if name == "again" else BLUE
+        ax.plot(value, row, marker, color=BLUE, markerfacecolor=face, markersize=size, markeredgewidth=1.8)
+    _beside(ax, found["p50"], row, brief(found["p50"]), left=True)
+    _beside(ax, found["max"], row, brief(found["max"]))
 
 
 def speed_and_regret(facts: Facts) -> "Figure":
@@ -152,13 +162,13 @@ def speed_and_regret(facts: Facts) -> "Figure":
         figure = drawing.panels(titles, ("",), "", "", height=1.0, sharey=True)
         figure.set_size_inches(1.6 + 2.9 * len(titles), 1.3 + 0.34 * len(order))
         for i, ax in enumerate(figure.axes):
-            what, unit = (("rounds_per_second", "rounds a second"), ("regret", "regret"))[i % 2]
+            what, unit = (("rounds_per_second", "rounds a second, log scale"), ("regret", "regret"))[i % 2]
             part = [fact for fact in policies if (fact["n_arms"], fact["dim"]) == places[i // 2]]
             for fact in part:
                 _spread(ax, order.index(fact["policy"]), fact[what], fact["colour"], drawing.thousands)
             _rows(ax, order)
-            _room(ax, [value for fact in part for value in fact[what]])
-            ax.set_xlabel(f"{unit}, log scale")
+            _room(ax, [value for fact in part for value in fact[what]], log=what != "regret")
+            ax.set_xlabel(unit)
         _legend(figure, [("median", GREY, "o", 7.5), ("one draw", GREY, "o", 4)])
         return drawing.keep_names_apart(figure, [])
 
@@ -168,14 +178,17 @@ def costs_of_calls(facts: Facts) -> "Figure":
     calls = facts["calls"]
     places = list(dict.fromkeys((fact["n_arms"], fact["dim"]) for fact in calls))
     order, colours = list(dict.fromkeys(fact["call"] for fact in calls)), {"CS-LB": BLUE, "OFUL": ORANGE}
+    beside = {"CS-LB": -0.13, "OFUL": 0.13}  # two dots must not hide each other
     with drawing.style():
         titles = [f"N = {n:,}, d = {d}" for n, d in places]
-        figure = drawing.panels(titles, ("",), "", "microseconds, log scale", height=1.0, sharey=True, sharex=True)
+        label = "microseconds, log scale (line: to the least)"
+        figure = drawing.panels(titles, ("",), "", label, height=1.0, sharey=True, sharex=True)
         figure.set_size_inches(9.0, 1.6 + 0.5 * len(order))
         for ax, place in zip(figure.axes, places, strict=True):
             part = [fact for fact in calls if (fact["n_arms"], fact["dim"]) == place]
             for fact in part:
-                colour, row = colours.get(fact["policy"], GREY), order.index(fact["call"])
+                colour = colours.get(fact["policy"], GREY)
+                row = order.index(fact["call"]) + beside.get(fact["policy"], 0.0)
                 ax.plot([fact["least"], fact["median"]], [row, row], color=colour, linewidth=1.4)
                 ax.plot(fact["median"], row, "o", color=colour, markersize=7)
             _rows(ax, order)
@@ -211,7 +224,7 @@ def _spread(
     """Every value, from the least to the most, and their median in figures."""
     middle = statistics.median(values)
     ax.plot([min(values), max(values)], [row, row], color=colour, linewidth=1.4)
-    ax.plot(middle, row, "o", color=colour, markersize=7, markerfacecolor=face or colour)
+    ax.plot(middle, row, "o", color=colour, markersize=7, markerfacecolor=face or colour, zorder=3)
     ax.plot(values, [row] * len(values), "o", color=colour, markersize=4, alpha=0.4, markeredgewidth=0)
     _beside(ax, max(values), row, show(float(f"{middle:.2g}")))
 
@@ -227,8 +240,15 @@ def _rows(ax: "Axes", labels: Sequence[str]) -> None:
     ax.grid(axis="y", color="#F2F2F2")
 
 
-def _room(ax: "Axes", values: Iterable[float]) -> None:
-    """Room for the numbers on both sides."""
+def _room(ax: "Axes", values: Sequence[float], *, log: bool = True) -> None:
+    """Room for the numbers beside the dots."""
+    if not log:
+        from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+        ax.set(xscale="linear", xlim=(-0.03 * max(*values, 1e-9), 1.3 * max(*values, 1e-9)))
+        ax.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: drawing.thousands(value)))
+        return
     logs = [math.log(value) for value in values if value > 0] or [0.0]
     wide = max(max(logs) - min(logs), 1.0)
     ax.set_xlim(math.exp(min(logs) - 0.16 * wide), math.exp(max(logs) + 0.24 * wide))

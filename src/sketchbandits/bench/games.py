@@ -1,7 +1,5 @@
 """The games that workloads are played on: arm sets that let one size grow while the others stay."""
 
-import inspect
-
 import numpy as np
 
 from sketchbandits.environments import (
@@ -12,7 +10,6 @@ from sketchbandits.environments import (
     uniform_parameter,
 )
 from sketchbandits.linalg import Floats
-from sketchbandits.policies import CSLB
 
 # Clusters of a fixed size, as many as wanted: GROUP parallel arms in each of RANK directions.
 GROUP, RANK, ROOM = 10, 4, 8
@@ -64,9 +61,3 @@ def general_arms(n_arms: int, dim: int, seed: int) -> Floats:
 def noise_of(env: LinearEnvironment, rounds: int, seed: int) -> Floats:
     """The noise of so many rounds, from a stream of its own."""
     return env.draw_noise(np.random.default_rng([seed, rounds]), rounds)
-
-
-def cslb(arms: Floats, sketch_size: int, scan: str) -> CSLB:
-    """TEMPORARY until ``scan`` is there."""
-    known = "scan" in inspect.signature(CSLB.__init__).parameters
-    return CSLB(arms, sketch_size=sketch_size, **({"scan": scan} if known else {}))

@@ -22,9 +22,11 @@ import sketchbandits
 from sketchbandits.environments import LinearEnvironment
 from sketchbandits.experiments import runs
 from sketchbandits.linalg import Floats
+from sketchbandits.simulate import CHUNK
 
 Contender = Callable[[], float]  # plays its rounds once; microseconds a round
 Samples = dict[str, list[float]]
+Name = TypeVar("Name")
 Sample = TypeVar("Sample")
 
 
@@ -39,9 +41,9 @@ def no_collector() -> Iterator[None]:
         gc.enable()
 
 
-def interleaved(contenders: Mapping[str, Callable[[], Sample]], repetitions: int) -> dict[str, list[Sample]]:
+def interleaved(contenders: Mapping[Name, Callable[[], Sample]], repetitions: int) -> dict[Name, list[Sample]]:
     """Every contender's samples, taken in turns so that a busy moment of the machine meets all alike."""
-    samples: dict[str, list[Sample]] = {name: [] for name in contenders}
+    samples: dict[Name, list[Sample]] = {name: [] for name in contenders}
     with no_collector():
         for turn in range(repetitions):
             for name in list(contenders)[:: 1 if turn % 2 == 0 else -1]:
@@ -49,14 +51,20 @@ def interleaved(contenders: Mapping[str, Callable[[], Sample]], repetitions: int
     return samples
 
 
+def play(policy: Any, env: LinearEnvironment, noise: Floats) -> None:
+    """All rounds inside compiled kernels; Ctrl-C is heard now and then."""
+    for first in range(0, noise.size, CHUNK):
+        policy.play_rounds(env.means, env.gaps, noise[first : first + CHUNK])
+
+
 def compiled(policy: Any, env: LinearEnvironment, noise: Floats) -> Contender:
-    """All rounds inside one compiled kernel."""
+    """How long the compiled loop takes, each time from the same state."""
     policy.copy().play_rounds(env.means, env.gaps, noise[:1])  # compiled, or loaded, before the clock runs
 
     def run() -> float:
         twin = policy.copy()
         started = time.perf_counter()
-        twin.play_rounds(env.means, env.gaps, noise)
+        play(twin, env, noise)
         return (time.perf_counter() - started) / noise.size * 1e6
 
     return run

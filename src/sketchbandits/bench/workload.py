@@ -10,15 +10,11 @@ if TYPE_CHECKING:
 
 
 class Point(NamedTuple):
-    """One measurement: all that it depends on beside the seed, and about how many seconds it takes."""
+    """One measurement: a few words for it, all that it depends on beside the seed, about how many seconds it takes."""
 
+    label: str
     parameters: dict[str, Any]
     seconds: float
-
-    @property
-    def label(self) -> str:
-        """A few words for the bar of progress."""
-        return ", ".join(f"{name} {value}" for name, value in list(self.parameters.items())[:2])
 
 
 class Measured(NamedTuple):

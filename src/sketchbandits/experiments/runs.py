@@ -22,7 +22,8 @@ from sketchbandits import validate
 from sketchbandits.experiments.contenders import Contender
 from sketchbandits.experiments.scenes import FileScene, Scene
 from sketchbandits.linalg import Floats, Ints
-from sketchbandits.simulate import one_blas_thread, simulate
+from sketchbandits.simulate import simulate
+from sketchbandits.threads import one_blas_thread
 
 Advance = Callable[[int], None]  # called with the number of rounds just played
 N_LINEAR, N_EARLY = 200, 40  # checkpoints: evenly spaced, and evenly in the logarithm

@@ -10,9 +10,10 @@ capped at ``S ||x||``, and arms are ordered by (capped bound, uncapped bound, lo
 ``(n, logdet) -> beta`` is asked about the cluster that changed, and capped likewise.
 
 **Cost** ``engine="coordinates"`` (default) keeps every cluster in the coordinates of its span: O(r^2 + |C| r) a round
-for a cluster of rank r <= l, plus O(K) to compare sentinels. The dimension d is gone after the warm-up: a round touches
-O(N l) memory, arms and bases stay beside it in O(N d). ``engine="sketch"`` runs Algorithms 1-3 as printed:
-O(l^2 d + |C| l d) a round, memory O(N d).
+for a cluster of rank r <= l, plus O(log K) to compare sentinels (`cslb_tournament`). A huge cluster keeps shortlists,
+and in the long run a round looks at few of its arms (`cslb_shortlist`), with the same choices. The dimension d is gone
+after the warm-up: a round touches O(N l) memory, arms and bases stay beside it in O(N d). ``engine="sketch"`` runs
+Algorithms 1-3 as printed: O(l^2 d + |C| l d) a round, memory O(N d).
 
 **Guarantee** every cluster's ellipsoid covers theta* at every round with probability ``1 - delta`` (Lemma 1), and for
 ``ridge >= max(1, L^2)`` regret is at most Theorem 1's `sketchbandits.confidence.theorem_bound`. Eq. (2) as printed
@@ -49,7 +50,7 @@ from sketchbandits.policies.base import (
     check_shared,
     radius_array,
 )
-from sketchbandits.policies.cslb_sentinel import (
+from sketchbandits.policies.cslb_layout import (
     BETA,
     CAP,
     CHANGED,
@@ -60,8 +61,8 @@ from sketchbandits.policies.cslb_sentinel import (
     SAMPLES,
     SLOT,
     Sentinels,
-    set_sentinel,
 )
+from sketchbandits.policies.cslb_sentinel import lists_of, set_all_sentinels, set_sentinel
 
 _ENGINES = {"coordinates": cslb_coordinates, "sketch": cslb_sketch}
 
@@ -74,13 +75,48 @@ def _compile_warm_up(engine: str) -> None:
     sentinels = Sentinels.build(partition, arms, shared, capped=True)
     radius = radius_array("logdet", shared, dim=0, log_share=1.0)
     state = _ENGINES[engine].build(arms, partition, sentinels, radius)
-    set_sentinel(state.stats, state.shape, state.level, state.radius, state.work, 0)
+    set_all_sentinels(*_for_sentinels(state))
+
+
+def _for_sentinels(state: Any) -> tuple[Any, ...]:
+    """What `set_sentinel` takes of a state of either engine."""
+    return (
+        state.stats,
+        state.shape,
+        state.level,
+        state.tree,
+        state.clock,
+        state.radius,
+        *lists_of(state),
+        state.work,
+    )
+
+
+def _check_partition(arms: Floats, sketch_size: int | None, partition: Partition | None) -> int:
+    """The sketch size, given or the partition's; a partition that is not one of these arms is refused."""
+    if partition is None:
+        return validate.whole("sketch_size", sketch_size)
+    if sketch_size not in (None, partition.sketch_size):
+        raise ValueError(f"sketch_size must be left out or the partition's {partition.sketch_size}, got {sketch_size}")
+    found = (partition.labels.size, partition.bases.shape[1])
+    if found != arms.shape:
+        raise ValueError(f"partition must be one of arms of shape {arms.shape}, got one of shape {found}")
+    residuals = partition.residuals(arms)
+    if (worst := float(residuals.max())) > 2.0 * partition.tolerance:
+        raise ValueError(
+            f"partition must be one of these arms, within {partition.tolerance:g} of the spans of their clusters, "
+            f"got arm {int(residuals.argmax())} at {worst:.3g}"
+        )
+    return partition.sketch_size
 
 
 class CSLB(Policy):
     """Cluster Sketch Linear Bandits on a fixed arm set.
 
-    ``sketch_size`` is the largest rank of a cluster, ``l``. ``noise``, ``theta_norm``, ``arm_norm`` (default: the
+    ``sketch_size`` is the largest rank of a cluster, ``l``; in its place, a ``partition`` made beforehand (with more
+    threads, on a GPU, or for several policies). ``scan``: in a cluster of 4,096 arms and more, shortlists spare the
+    look at every arm each round (``"auto"``); ``"shortlist"`` keeps them for small ones too, ``"full"`` for none. The
+    choices are the same. ``noise``, ``theta_norm``, ``arm_norm`` (default: the
     largest arm norm) and ``delta`` are R, S, L and the failure probability. Nothing is random: ``seed`` is accepted so
     that all policies can be built alike.
     """
@@ -89,7 +125,8 @@ class CSLB(Policy):
         self,
         arms: ArrayLike,
         *,
-        sketch_size: int,
+        sketch_size: int | None = None,
+        partition: Partition | None = None,
         ridge: float = 1.0,
         noise: float = 1.0,
         theta_norm: float = 1.0,
@@ -97,21 +134,29 @@ class CSLB(Policy):
         delta: float = 0.01,
         radius: Radius = "paper",
         engine: str = "coordinates",
+        scan: str = "auto",
         seed: Any = None,
     ) -> None:
         super().__init__(arms)
-        sketch_size = validate.whole("sketch_size", sketch_size)
+        sketch_size = _check_partition(self.arms, sketch_size, partition)
         shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
         radius = check_radius(radius, ("paper", "logdet"))
         engine = validate.option("engine", engine, tuple(_ENGINES))
+        scan = validate.option("scan", scan, ("auto", "full", "shortlist"))
         validate.generator(seed)
-        self.settings = {"sketch_size": sketch_size, **shared._asdict(), "radius": radius, "engine": engine}
+        self.settings = {
+            "sketch_size": sketch_size,
+            **shared._asdict(),
+            "radius": radius,
+            "engine": engine,
+            "scan": scan,
+        }
         _compile_warm_up(engine)
         with self._warm_up():
             # The caller's own array, not our float64 copy of it: a float32 input has its own tolerance.
-            self.partition = Partition.first_fit(arms, sketch_size=sketch_size)
+            self.partition = partition or Partition.first_fit(arms, sketch_size=sketch_size)
             sentinels = Sentinels.build(self.partition, self.arms, shared, capped=radius != "paper")
-            self.state = _ENGINES[engine].build(self.arms, self.partition, sentinels, self._radius_array(shared))
+            self.state = _ENGINES[engine].build(self.arms, self.partition, sentinels, self._radius_array(shared), scan)
             if radius != "paper":
                 self._set_all_sentinels()
 
@@ -127,11 +172,15 @@ class CSLB(Policy):
         return radius_array("closed", shared, dim=l, log_share=math.log(ratio / shared.delta))
 
     def _set_all_sentinels(self) -> None:
+        arrays = _for_sentinels(self.state)
+        if not self._radius_is_function:
+            set_all_sentinels(*arrays)
+            self.state.clock[CHANGED] = self.partition.n_clusters - 1
+            return
         for cluster in range(self.partition.n_clusters):
             self.state.clock[CHANGED] = cluster
             self._refresh_radius()
-            state = self.state
-            set_sentinel(state.stats, state.shape, state.level, state.radius, state.work, cluster)
+            set_sentinel(*(*arrays, cluster))
 
     def _refresh_radius(self) -> None:
         if self._radius_is_function:
@@ -146,9 +195,8 @@ class CSLB(Policy):
             beta: Any = radius_value(state.radius, state.clock[ROUND], 0.0)
         else:
             beta = state.level[state.place[CLUSTER], BETA]
-        slot = state.place[SLOT]
-        values = state.stats[MEAN][slot] + beta * np.sqrt(state.stats[WIDTH2][slot])
-        return np.minimum(state.stats[CAP][slot], values)
+        stats = _ENGINES[self.settings["engine"]].current_stats(state)[:, state.place[SLOT]]
+        return np.minimum(stats[CAP], stats[MEAN] + beta * np.sqrt(stats[WIDTH2]))
 
     @property
     def counts(self) -> NDArray[np.int64]:

@@ -26,34 +26,47 @@ from sketchbandits.linalg import (
 )
 from sketchbandits.partition import Partition
 from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, register
-from sketchbandits.policies.cslb_sentinel import (
+from sketchbandits.policies.cslb_layout import (
     A_START,
     ARM_AT,
     CAPPED,
     CHANGED,
     FEW,
+    FORM,
     GROWTH,
+    L_START,
+    LISTED,
     LOGDET,
+    MANY,
     RANK,
     ROUND,
-    SENTINEL,
     START,
     STEPS,
+    TOP,
     Z_START,
     Sentinels,
     book,
-    choose,
-    first_cluster,
     first_slot,
-    next_arm,
 )
+from sketchbandits.policies.cslb_sentinel import best_slot, next_arm
+from sketchbandits.policies.cslb_shortlist import (
+    LEAST_ARMS,
+    PULLS,
+    evaluate_all,
+    fit_of,
+    room_for,
+    start_lists,
+    step_listed,
+)
+from sketchbandits.policies.cslb_tournament import build_tree, first_cluster, put_sentinel
 
 
 class CoordinateState(NamedTuple):
     """`Sentinels`; per cluster its coordinates and whitened coordinates (rank x size) and its core.
 
     The core of a cluster of at most 2 r arms is the Gram matrix ``Z V^-1 Z'`` (size x size), of a larger one the
-    inverse ``V^-1`` in whitened coordinates (rank x rank): whichever makes a round cheaper.
+    inverse ``V^-1`` in whitened coordinates (rank x rank): whichever makes a round cheaper. Of a huge one it is a fit
+    with its shortlists, whose slots stand in ``listed``; there ``stats`` are those of the last look at all arms.
     """
 
     choice: Ints
@@ -67,16 +80,31 @@ class CoordinateState(NamedTuple):
     coordinates: Floats
     whitened: Floats
     core: Floats
+    listed: Ints
+    tree: Floats
     work: Floats
 
 
-def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floats) -> CoordinateState:
+def _lay_out(shape: Ints, ranks: Ints, scan: str) -> int:
+    """Say for each cluster how its statistics are kept and where; return how many whole numbers the lists take."""
+    sizes = np.diff(shape[:, START])
+    least = {"auto": LEAST_ARMS, "shortlist": 1, "full": np.iinfo(np.int64).max}[scan]
+    many = np.where((sizes >= least) & (ranks > 0), LISTED, MANY)
+    shape[:-1, FORM] = np.where(sizes <= 2 * ranks, FEW, many)
+    cores, lists = np.where(shape[:-1, FORM] == FEW, sizes, ranks) ** 2, np.zeros_like(sizes)
+    for c in np.flatnonzero(shape[:-1, FORM] == LISTED):
+        cores[c], lists[c] = room_for(int(sizes[c]), int(ranks[c]))
+    shape[1:, Z_START], shape[1:, A_START] = np.cumsum(sizes * ranks), np.cumsum(cores)
+    shape[1:, L_START] = np.cumsum(lists)
+    return int(lists.sum())
+
+
+def build(
+    arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floats, scan: str = "auto"
+) -> CoordinateState:
     """The state before the first reward."""
     shape, order, ranks = sentinels.shape, sentinels.place[ARM_AT], partition.ranks
-    sizes = np.diff(shape[:, START])
-    shape[:-1, FEW] = sizes <= 2 * ranks
-    shape[1:, Z_START] = np.cumsum(sizes * ranks)
-    shape[1:, A_START] = np.cumsum(np.where(shape[:-1, FEW], sizes, ranks) ** 2)
+    listed = np.zeros(_lay_out(shape, ranks, scan), np.int64)
     coordinates = np.empty(shape[-1, Z_START])
     rows = np.concatenate([[0], np.cumsum(ranks)])
     for c in range(partition.n_clusters):
@@ -88,23 +116,32 @@ def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floa
         radius=radius,
         coordinates=coordinates,
         whitened=np.empty_like(coordinates),
-        core=np.empty(shape[-1, A_START]),
-        work=np.zeros(arms.shape[0] + int(ranks.max()) + 1),
+        core=np.zeros(shape[-1, A_START]),
+        listed=listed,
+        tree=build_tree(sentinels.level),
+        work=np.zeros(arms.shape[0] + int(ranks.max()) + 2),
     )
-    for c in range(partition.n_clusters):
+    refit_all(state)
+    return state
+
+
+@kernel
+def refit_all(state: CoordinateState) -> None:
+    """`refit_cluster` of every cluster."""
+    for c in range(state.level.shape[0]):
         refit_cluster(
             state.counts,
             state.stats,
-            shape,
+            state.shape,
             state.level,
-            radius,
-            coordinates,
+            state.radius,
+            state.coordinates,
             state.whitened,
             state.core,
+            state.listed,
             state.work,
             c,
         )
-    return state
 
 
 @kernel
@@ -117,6 +154,7 @@ def refit_cluster(
     coordinates: Floats,
     whitened: Floats,
     core: Floats,
+    listed: Ints,
     work: Floats,
     c: int,
 ) -> None:
@@ -129,12 +167,15 @@ def refit_cluster(
     z0, z1 = shape[c, Z_START], shape[c + 1, Z_START]
     Z, W = coordinates[z0:z1].reshape(r, n), whitened[z0:z1].reshape(r, n)
     own, mine, theta = stats[:, first : first + n], core[shape[c, A_START] : shape[c + 1, A_START]], work[:r]
+    form = shape[c, FORM]
     level[c, LOGDET] = whiten(Z, counts[first : first + n], own[SUM], own[LOST], radius[RIDGE], W, theta)
     evaluate(W, theta, own[MEAN], own[WIDTH2])
-    if shape[c, FEW]:
+    if form == FEW:
         gram(W, mine.reshape(n, n))
-    else:
+    elif form == MANY:
         identity(mine.reshape(r, r))
+    else:
+        start_lists(core, listed, shape[c, A_START], shape[c, L_START], n, r, theta)
 
 
 @kernel
@@ -178,6 +219,7 @@ def flat_absorb(
     coordinates: Floats,
     whitened: Floats,
     core: Floats,
+    listed: Ints,
     work: Floats,
     arm: int,
     reward: float,
@@ -185,12 +227,14 @@ def flat_absorb(
     """Book a reward into its cluster."""
     slot = book(counts, place, stats, shape, clock, arm, reward)
     c = clock[CHANGED]
-    if shape[c, FEW]:
+    if shape[c, FORM] == FEW:
         D = step_few(stats, shape, core, work, c, slot, reward)
-    else:
+    elif shape[c, FORM] == MANY:
         D = step_many(stats, shape, whitened, core, work, c, slot, reward)
+    else:
+        D = step_listed(shape, whitened, core, listed, work, c, slot, reward)
     if not is_sound(shape, level, c, D):
-        refit_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, work, c)
+        refit_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c)
 
 
 @kernel
@@ -207,9 +251,28 @@ def absorb(state: CoordinateState, arm: int, reward: float) -> None:
         state.coordinates,
         state.whitened,
         state.core,
+        state.listed,
         state.work,
         arm,
         reward,
+    )
+
+
+@kernel
+def choose(state: CoordinateState) -> None:
+    """Write the next arm into the state."""
+    state.choice[0] = next_arm(
+        state.place,
+        state.stats,
+        state.shape,
+        state.level,
+        state.tree,
+        state.clock,
+        state.radius,
+        state.whitened,
+        state.core,
+        state.listed,
+        state.work,
     )
 
 
@@ -226,32 +289,82 @@ def flat_step(
     coordinates: Floats,
     whitened: Floats,
     core: Floats,
+    listed: Ints,
+    tree: Floats,
     work: Floats,
     arm: int,
     reward: float,
 ) -> None:
     """`base.general_step` on the state's fields: Numba takes arrays from Python in half the time of their tuple."""
-    flat_absorb(counts, place, stats, shape, level, clock, radius, coordinates, whitened, core, work, arm, reward)
-    choice[0] = next_arm(place, stats, shape, level, clock, radius, work)
+    flat_absorb(
+        counts, place, stats, shape, level, clock, radius, coordinates, whitened, core, listed, work, arm, reward
+    )
+    choice[0] = next_arm(place, stats, shape, level, tree, clock, radius, whitened, core, listed, work)
+
+
+@kernel
+def flat_steps(
+    choice: Ints,
+    counts: Ints,
+    place: Ints,
+    stats: Floats,
+    shape: Ints,
+    level: Floats,
+    clock: Ints,
+    radius: Floats,
+    coordinates: Floats,
+    whitened: Floats,
+    core: Floats,
+    listed: Ints,
+    tree: Floats,
+    work: Floats,
+    arms: Ints,
+    rewards: Floats,
+    matches: bool,
+    choices: Ints,
+) -> None:
+    """`base.general_steps` on the state's fields."""
+    for t in range(arms.size):
+        choices[t] = choice[0]
+        if not matches or choices[t] == arms[t]:
+            flat_absorb(
+                counts,
+                place,
+                stats,
+                shape,
+                level,
+                clock,
+                radius,
+                coordinates,
+                whitened,
+                core,
+                listed,
+                work,
+                arms[t],
+                rewards[t],
+            )
+            choice[0] = next_arm(place, stats, shape, level, tree, clock, radius, whitened, core, listed, work)
 
 
 @kernel
 def play(state: CoordinateState, means: Floats, gaps: Floats, noise: Floats) -> float:
     """`base.general_play` with the state's arrays at hand and the paper's choice in line: a sixth of the time."""
-    choice, counts, place, stats, shape, level = (
+    choice, counts, place, stats, shape, level, clock = (
         state.choice,
         state.counts,
         state.place,
         state.stats,
         state.shape,
         state.level,
-    )
-    clock, radius, coordinates, whitened, core, work = (
         state.clock,
+    )
+    radius, coordinates, whitened, core, listed, tree, work = (
         state.radius,
         state.coordinates,
         state.whitened,
         state.core,
+        state.listed,
+        state.tree,
         state.work,
     )
     dim, rate, scale, bias, share = radius[DIM], radius[RATE], radius[NOISE], radius[BIAS], radius[LOG_SHARE]
@@ -263,23 +376,46 @@ def play(state: CoordinateState, means: Floats, gaps: Floats, noise: Floats) -> 
         slot = book(counts, place, stats, shape, clock, arm, reward)
         c = clock[CHANGED]
         first, last = shape[c, START], shape[c + 1, START]
-        if shape[c, FEW]:
+        form = shape[c, FORM]
+        if form == FEW:
             D = gram_step(core, shape[c, A_START], stats, first, last - first, slot - first, reward, work)
-        else:
+        elif form == MANY:
             D = step_many(stats, shape, whitened, core, work, c, slot, reward)
+        else:
+            D = step_listed(shape, whitened, core, listed, work, c, slot, reward)
         if not is_sound(shape, level, c, D):
-            refit_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, work, c)
-        if clock[CAPPED] == 1:
-            choice[0] = next_arm(place, stats, shape, level, clock, radius, work)
+            refit_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c)
+        if clock[CAPPED] == 1 or form == LISTED:
+            choice[0] = next_arm(place, stats, shape, level, tree, clock, radius, whitened, core, listed, work)
             continue
         beta = ellipsoid_radius(closed_information(clock[ROUND], dim, rate), scale, bias, share)
         best = first_slot(stats, first, last, beta, work)
-        level[c, SENTINEL] = work[-1]
-        winner = first_cluster(level)
+        put_sentinel(level, tree, c, work[TOP], work[TOP])
+        winner = first_cluster(level, tree)
         if winner != c:
-            best = first_slot(stats, shape[winner, START], shape[winner + 1, START], beta, work)
+            best = best_slot(stats, shape, clock, whitened, core, listed, work, winner, beta)
         choice[0] = place[ARM_AT, best]
     return regret
+
+
+@kernel
+def look_at_all(state: CoordinateState, c: int, stats: Floats) -> None:
+    """Bring the columns of a cluster with shortlists up to date in ``stats``, a copy: nothing of the state changes."""
+    first, n, r = state.shape[c, START], state.shape[c + 1, START] - state.shape[c, START], state.shape[c, RANK]
+    W = state.whitened[state.shape[c, Z_START] : state.shape[c + 1, Z_START]].reshape(r, n)
+    own, pulls = stats[:, first : first + n], state.listed[state.shape[c, L_START] + PULLS]
+    evaluate_all(fit_of(state.core, state.shape[c, A_START], r), pulls, W, own[MEAN], own[WIDTH2], np.empty(n))
+
+
+def current_stats(state: CoordinateState) -> Floats:
+    """The statistics of every slot as of the last reward."""
+    listed = np.flatnonzero(state.shape[:-1, FORM] == LISTED)
+    if not listed.size:
+        return state.stats
+    stats = state.stats.copy()
+    for c in listed.tolist():
+        look_at_all(state, c, stats)
+    return stats
 
 
 def step(state: CoordinateState, arm: int, reward: float) -> None:
@@ -287,6 +423,11 @@ def step(state: CoordinateState, arm: int, reward: float) -> None:
     flat_step(*state, arm, reward)
 
 
-register(CoordinateState, absorb=absorb, choose=choose, step=step, play=play)
+def steps(state: CoordinateState, arms: Ints, rewards: Floats, matches: bool, choices: Ints) -> None:
+    """`flat_steps` on a state."""
+    flat_steps(*state, arms, rewards, matches, choices)
+
+
+register(CoordinateState, absorb=absorb, choose=choose, step=step, steps=steps, play=play)
 
 State = CoordinateState

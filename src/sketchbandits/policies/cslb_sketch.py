@@ -22,7 +22,9 @@ from sketchbandits.confidence import RIDGE
 from sketchbandits.linalg import MAX_STEPS, ROUNDING, Floats, Ints, assign, remove_projection
 from sketchbandits.partition import Partition
 from sketchbandits.policies.base import MEAN, WIDTH2, register
-from sketchbandits.policies.cslb_sentinel import ARM_AT, CHANGED, LOGDET, START, STEPS, Sentinels, book, choose
+from sketchbandits.policies.cslb_layout import ARM_AT, CHANGED, LOGDET, START, STEPS, Sentinels, book
+from sketchbandits.policies.cslb_sentinel import next_arm
+from sketchbandits.policies.cslb_tournament import build_tree
 
 
 class LiteralState(NamedTuple):
@@ -40,11 +42,12 @@ class LiteralState(NamedTuple):
     sigma: Floats  # (K, l)
     basis: Floats  # (K, l, d)
     theta: Floats  # (K, d)
+    tree: Floats
     work: Floats
 
 
-def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floats) -> LiteralState:
-    """The state before the first reward."""
+def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floats, scan: str = "full") -> LiteralState:
+    """The state before the first reward; every arm of a cluster is looked at each round, as printed."""
     k, d = partition.n_clusters, arms.shape[1]
     l = min(partition.sketch_size, d)
     return LiteralState(
@@ -54,7 +57,8 @@ def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floa
         sigma=np.zeros((k, l)),
         basis=np.zeros((k, l, d)),
         theta=np.zeros((k, d)),
-        work=np.zeros(sentinels.counts.size + 1),
+        tree=build_tree(sentinels.level),
+        work=np.zeros(sentinels.counts.size + 2),
     )
 
 
@@ -144,6 +148,31 @@ def absorb(state: LiteralState, arm: int, reward: float) -> None:
     else:
         _rebuild(state, c)
     _evaluate(state, c)
+
+
+@kernel
+def choose(state: LiteralState) -> None:
+    """Write the next arm into the state."""
+    work = state.work
+    none, listed = work[:0], state.counts[:0]  # no shortlists here
+    state.choice[0] = next_arm(
+        state.place,
+        state.stats,
+        state.shape,
+        state.level,
+        state.tree,
+        state.clock,
+        state.radius,
+        none,
+        none,
+        listed,
+        work,
+    )
+
+
+def current_stats(state: LiteralState) -> Floats:
+    """The statistics of every slot as of the last reward."""
+    return state.stats
 
 
 register(LiteralState, absorb=absorb, choose=choose)

@@ -19,7 +19,7 @@ from sketchbandits.environments import LinearEnvironment
 from sketchbandits.experiments.drawing import two_digits
 from sketchbandits.linalg import Floats, Ints
 from sketchbandits.policies import CSLB, OFUL
-from sketchbandits.simulate import one_blas_thread
+from sketchbandits.threads import one_blas_thread
 
 BOTH = "select + update"
 YARDSTICK = "NumPy OFUL"
@@ -44,7 +44,8 @@ def points(sizes: Sizes) -> list[Point]:
     for n, d, l in sizes.settings:
         shape = {"n_arms": n, "dim": d, "sketch_size": l, "rounds": sizes.rounds}
         expected = 1e-9 * sizes.rounds * sizes.repetitions * (3 * n * d + 50_000)
-        found.append(Point({**shape, "batch": sizes.batch, "repetitions": sizes.repetitions}, expected))
+        options = {"batch": sizes.batch, "repetitions": sizes.repetitions}
+        found.append(Point(f"{n:,} arms", {**shape, **options}, expected))
     return found
 
 

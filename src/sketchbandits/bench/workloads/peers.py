@@ -36,7 +36,7 @@ def points(sizes: Sizes) -> list[Point]:
     for i, (n, d, l) in enumerate(sizes.settings):
         shape = {"n_arms": n, "dim": d, "sketch_size": l, "rounds": sizes.rounds, "seconds": sizes.seconds}
         expected = _PLAYED * sizes.runs * (sizes.seconds + 0.5) + (120 if i == 0 else 0)
-        found.append(Point({**shape, "runs": sizes.runs}, expected))
+        found.append(Point(f"{n:,} arms", {**shape, "runs": sizes.runs}, expected))
     return found
 
 
@@ -61,17 +61,18 @@ def summarise(measured: Sequence[Measured]) -> Summary:
                 missing[f"{row['peer']} {_short(row)}".strip()] = row.get("reason") or row["failed"]
         found = [_fact(shape, *names, rows) for names, rows in variants.items()]
         facts += sorted(found, key=lambda fact: -statistics.median(fact["rounds_per_second"]))
-    notes = ["Regret: as a share of the yardstick's after as many rounds, where arm features are seen."]
+    notes = ["Ratio: rounds a second over the yardstick's. Regret: over the yardstick's, after as many rounds."]
     notes += [f"{name}: {model}." for name, model in models.items()]
     notes += [f"{name}: not measured, {reason}" for name, reason in missing.items()]
-    headings = ("library", "variant", "N", "d", "rounds/s", "/ yardstick", "regret", "after")
+    headings = ("library", "variant", "N", "d", "rounds/s", "ratio", "regret", "after")
     rows = [_row(fact) for fact in facts]
     return Summary(headings, rows, notes, {"peers": facts, "missing": missing}, left=2, group=2)
 
 
 def _short(row: Row) -> str:
     """A variant's name without that of its library."""
-    return str(row.get("variant", "")).removeprefix(row["peer"]).strip()
+    name, peer = str(row.get("variant", "")), str(row["peer"])
+    return name[len(peer) :].strip() if name.lower().startswith(peer) else name
 
 
 def _fact(shape: dict[str, Any], peer: str, variant: str, rows: Sequence[Row]) -> dict[str, Any]:

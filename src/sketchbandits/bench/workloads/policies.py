@@ -23,7 +23,7 @@ from sketchbandits.experiments.intervals import interval
 from sketchbandits.linalg import Floats
 from sketchbandits.policies import CSLB
 from sketchbandits.policies.base import Policy
-from sketchbandits.simulate import one_blas_thread
+from sketchbandits.threads import one_blas_thread
 
 YARDSTICK = "NumPy OFUL"
 TARGET, LEAST_GAIN = (1000, 200), 100.0  # arms and dimension; how many rounds of CS-LB a round of the yardstick's
@@ -75,7 +75,8 @@ def points(sizes: Sizes) -> list[Point]:
     for draw in range(sizes.draws):
         for setting in sizes.settings:
             expected = 1e-9 * setting.rounds * setting.n_arms * setting.dim * len(public_policies()) / 2 + 0.1
-            found.append(Point({"draw": draw, **setting._asdict()}, expected))
+            label = f"draw {draw + 1}, {setting.n_arms:,} arms"
+            found.append(Point(label, {"draw": draw, **setting._asdict()}, expected))
     return found
 
 

@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from sketchbandits.bench import figures, games, growth
-from sketchbandits.bench.measure import compiled, interleaved
+from sketchbandits.bench.measure import Contender, compiled, interleaved, play
 from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
 from sketchbandits.environments import LinearEnvironment
 from sketchbandits.experiments.drawing import two_digits
-from sketchbandits.simulate import one_blas_thread
+from sketchbandits.policies import CSLB
+from sketchbandits.threads import one_blas_thread
 
 DEFAULT, FULL_SCAN = "round", "full scan"
+SCANS = {DEFAULT: "auto", FULL_SCAN: "full"}
 BYTES = ("state", "partition", "arms")
 
 
@@ -40,30 +42,30 @@ FULL = Sizes(
     repetitions=7,
     work=1e8,
 )
-QUICK = Sizes((64, 512, 4096), (300, 3_000, 30_000), (4, 16, 64), (10, 60, 360), 3, 2e6)
+QUICK = Sizes((64, 512, 4096), (300, 3_000, 30_000), (4, 16, 64), (10, 60, 360), 5, 1e7)
 
 
 def points(sizes: Sizes) -> list[Point]:
-    """All sweeps, from small to large."""
-    found = []
-    for dim in sizes.dims:
-        found.append({"sweep": "d", "size": dim, "n_arms": 240, "dim": dim, "rank": 8, "clusters": 30})
-    for n in sizes.arms:
-        found.append({"sweep": "N", "size": n, "n_arms": n, "dim": 32, "rank": 8, "clusters": 4})
-    for k in sizes.clusters:
-        shape = {"n_arms": k * games.CLUSTER_SIZE, "dim": games.ROOM, "rank": games.RANK}
-        found.append({"sweep": "K", "size": k, **shape, "clusters": k})
-    for l in sizes.ranks:
-        found.append({"sweep": "l", "size": l, "n_arms": 2048, "dim": 2 * max(sizes.ranks), "rank": l, "clusters": 4})
-    return [_point(shape, sizes) for shape in found]
+    """One a sweep: all of its sizes take turns, so that a busy moment does not bend the curve."""
+    sweeps = {
+        "d": [(dim, {"n_arms": 240, "dim": dim, "rank": 8, "clusters": 30}) for dim in sizes.dims],
+        "N": [(n, {"n_arms": n, "dim": 32, "rank": 8, "clusters": 4}) for n in sizes.arms],
+        "K": [(k, {"n_arms": k * games.CLUSTER_SIZE, "dim": games.ROOM, "rank": games.RANK, "clusters": k})
+              for k in sizes.clusters],
+        "l": [(l, {"n_arms": 2048, "dim": 2 * max(sizes.ranks), "rank": l, "clusters": 4}) for l in sizes.ranks],
+    }  # fmt: skip
+    return [_point(sweep, shapes, sizes) for sweep, shapes in sweeps.items()]
 
 
-def _point(shape: dict[str, Any], sizes: Sizes) -> Point:
-    rounds = int(min(max(sizes.work / (_multiplications(shape) + 50), 50), 100_000))
-    before = shape["clusters"] * pulls_before(shape["rank"])
-    expected = 1e-9 * (sizes.repetitions * rounds + before) * (_multiplications(shape) + 300) + 1e-6 * shape["n_arms"]
-    options = {"before": before, "rounds": rounds, "repetitions": sizes.repetitions}
-    return Point({**shape, **options}, 0.1 + expected)
+def _point(sweep: str, sized: list[tuple[int, dict[str, Any]]], sizes: Sizes) -> Point:
+    shapes, expected = [], 0.1
+    for size, shape in sized:
+        rounds = int(min(max(sizes.work / (_multiplications(shape) + 50), 50), 100_000))
+        before = shape["clusters"] * pulls_before(shape["rank"])
+        expected += 1e-9 * (sizes.repetitions * rounds + before) * (_multiplications(shape) + 300)
+        shapes.append({"size": size, **shape, "before": before, "rounds": rounds})
+    parameters = {"sweep": sweep, "repetitions": sizes.repetitions, "shapes": shapes}
+    return Point(f"{sweep} grows", parameters, expected)
 
 
 def pulls_before(rank: int) -> int:
@@ -91,39 +93,59 @@ STATED: dict[str, tuple[str, Callable[[dict[str, Any]], float]]] = {
 }
 
 
-def game(shape: dict[str, Any], seed: int) -> LinearEnvironment:
+def game(sweep: str, shape: dict[str, Any], seed: int) -> LinearEnvironment:
     """The arm set in which only this sweep's size differs."""
-    if shape["sweep"] == "d":
+    if sweep == "d":
         return games.turned(games.paper_game(shape["n_arms"], 64, seed), shape["dim"], seed)
-    if shape["sweep"] == "K":
+    if sweep == "K":
         return games.many_clusters(shape["clusters"], seed)
     return games.few_clusters(shape["n_arms"], shape["clusters"], shape["rank"], shape["dim"], seed)
 
 
-def measure(shape: dict[str, Any], session: Session) -> dict[str, Any]:
-    """Microseconds a round of every repetition, and bytes."""
-    seed, env = session.seed, game(shape, session.seed)
-    noise = games.noise_of(env, shape["rounds"], seed)
-    scans = {DEFAULT: "auto", FULL_SCAN: "full"} if shape["sweep"] == "N" else {DEFAULT: "auto"}
+def measure(parameters: dict[str, Any], session: Session) -> dict[str, Any]:
+    """By quantity and size: microseconds a round of every repetition, and bytes."""
+    sweep, shapes = parameters["sweep"], parameters["shapes"]
+    contenders: dict[tuple[str, int], Contender] = {}
+    sizes: dict[str, list[int]] = {name: [] for name in BYTES}
     with one_blas_thread():
-        policies = {name: games.cslb(env.arms, shape["rank"], scan) for name, scan in scans.items()}
-        for policy in policies.values():
-            policy.play_rounds(env.means, env.gaps, games.noise_of(env, shape["before"], seed + 1))
-        contenders = {name: compiled(policy, env, noise) for name, policy in policies.items()}
-        samples = interleaved(contenders, shape["repetitions"])
-    partition, policy = policies[DEFAULT].partition, policies[DEFAULT]
-    bases = (partition.labels, partition.ranks, partition.bases)
-    arrays = {"state": policy.state, "partition": bases, "arms": (policy.arms,)}
-    sizes = {name: sum(array.nbytes for array in part) for name, part in arrays.items()}
-    return {"microseconds": samples, "bytes": sizes, "clusters": partition.n_clusters}
+        for i, shape in enumerate(shapes):
+            session.tell(f"{sweep} = {shape['size']:,}", 0.5 * i / len(shapes))
+            env = game(sweep, shape, session.seed)
+            for name, scan in SCANS.items() if sweep == "N" else [(DEFAULT, "auto")]:
+                policy = prepared(env, shape, scan, session.seed)
+                noise = games.noise_of(env, shape["rounds"], session.seed)
+                contenders[name, shape["size"]] = compiled(policy, env, noise)
+                if name == DEFAULT:
+                    for part, size in memory(policy).items():
+                        sizes[part].append(size)
+        session.tell(f"{sweep}, all sizes in turns", 0.5)
+        found = interleaved(contenders, parameters["repetitions"])
+    names = dict.fromkeys(name for name, _ in contenders)
+    return {"microseconds": {n: [found[n, shape["size"]] for shape in shapes] for n in names}, "bytes": sizes}
+
+
+def prepared(env: LinearEnvironment, shape: dict[str, Any], scan: str, seed: int) -> CSLB:
+    """A policy whose first rounds are over, on the clusters that its shape promises."""
+    policy = CSLB(env.arms, sketch_size=shape["rank"], scan=scan)
+    if policy.partition.n_clusters != shape["clusters"]:
+        raise RuntimeError(f"a game of {shape['clusters']} clusters has {policy.partition.n_clusters}")
+    play(policy, env, games.noise_of(env, shape["before"], seed + 1))
+    return policy
+
+
+def memory(policy: CSLB) -> dict[str, int]:
+    """Bytes of the state, of the partition and of the arms."""
+    part = policy.partition
+    arrays = {"state": policy.state, "partition": (part.labels, part.ranks, part.bases), "arms": (policy.arms,)}
+    return {name: sum(array.nbytes for array in found) for name, found in arrays.items()}
 
 
 def summarise(measured: Sequence[Measured]) -> Summary:
     """One line a sweep and quantity: its ends, its exponent, and that of the stated complexity."""
     curves = []
-    for sweep in dict.fromkeys(each.parameters["sweep"] for each in measured):
-        part = [each for each in measured if each.parameters["sweep"] == sweep]
-        curves += [_curve(sweep, quantity, part) for quantity in (*part[0].samples["microseconds"], *BYTES)]
+    for parameters, samples in measured:
+        curves += [_curve(parameters, name, values) for name, values in samples["microseconds"].items()]
+        curves += [_curve(parameters, name, [[size] for size in values]) for name, values in samples["bytes"].items()]
     return Summary(
         headings=("what", "grows", "from", "to", "first", "last", "exponent (95 %)", "stated"),
         rows=[_row(curve) for curve in curves],
@@ -144,24 +166,14 @@ NOTES = (
 )
 
 
-def _curve(sweep: str, quantity: str, part: Sequence[Measured]) -> dict[str, Any]:
-    sizes = [each.parameters["size"] for each in part]
-    if quantity in BYTES:
-        samples = [[float(each.samples["bytes"][quantity])] for each in part]
-    else:
-        samples = [each.samples["microseconds"][quantity] for each in part]
-    found = growth.exponent(sizes, samples)
+def _curve(parameters: dict[str, Any], quantity: str, samples: Sequence[Sequence[float]]) -> dict[str, Any]:
+    shapes = parameters["shapes"]
+    sizes = [shape["size"] for shape in shapes]
     text, cost = STATED[quantity]
-    expected = growth.stated(sizes, cost, [each.parameters for each in part])
-    medians = [statistics.median(each) for each in samples]
-    curve = {
-        "sweep": sweep,
-        "quantity": quantity,
-        "sizes": sizes,
-        "medians": medians,
-        "minima": list(map(min, samples)),
-    }
-    return curve | {"exponent": found._asdict(), "stated": text, "stated_exponent": expected}
+    curve = {"sweep": parameters["sweep"], "quantity": quantity, "sizes": sizes}
+    curve |= {"medians": list(map(statistics.median, samples)), "minima": list(map(min, samples))}
+    curve |= {"exponent": growth.exponent(sizes, samples)._asdict(), "stated": text}
+    return curve | {"stated_exponent": growth.stated(sizes, cost, shapes)}
 
 
 def _row(curve: dict[str, Any]) -> list[str]:

@@ -68,7 +68,8 @@ def points(sizes: Sizes) -> list[Point]:
             repetitions = sizes.repetitions if product < 2 else 3
             options = {"svd": svd, "repetitions": repetitions} if kind == "time" else {}
             expected = 2 * repetitions * product + 1e-4 * svd * n * n / l if kind == "time" else 0.5 * product + 2
-            found.append(Point({"kind": kind, "n_arms": n, "dim": d, "sketch_size": l, **options}, 0.05 + expected))
+            shape = {"kind": kind, "n_arms": n, "dim": d, "sketch_size": l, **options}
+            found.append(Point(f"{n:,} arms", shape, 0.05 + expected))
     return found
 
 
