@@ -1,6 +1,6 @@
 """Warm-up with a GPU beside the CPU alone: seconds, and whether the partitions are equal bit for bit.
 
-    python benchmarks/gpu_warmup.py [--arms 1000000] [--dim 256] [--sketch-size 32] [--json PATH]
+python benchmarks/gpu_warmup.py [--arms 1000000] [--dim 256] [--sketch-size 32] [--json PATH]
 """
 
 import argparse

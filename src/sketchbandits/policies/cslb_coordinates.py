@@ -40,6 +40,7 @@ from sketchbandits.policies.cslb_layout import (
     MANY,
     RANK,
     ROUND,
+    SENTINEL,
     START,
     STEPS,
     TOP,
@@ -58,7 +59,7 @@ from sketchbandits.policies.cslb_shortlist import (
     start_lists,
     step_listed,
 )
-from sketchbandits.policies.cslb_tournament import build_tree, first_cluster, put_sentinel
+from sketchbandits.policies.cslb_tournament import build_tree, first_cluster, put_sentinel, scan_clusters
 
 
 class CoordinateState(NamedTuple):
@@ -390,10 +391,18 @@ def play(state: CoordinateState, means: Floats, gaps: Floats, noise: Floats) -> 
             continue
         beta = ellipsoid_radius(closed_information(clock[ROUND], dim, rate), scale, bias, share)
         best = first_slot(stats, first, last, beta, work)
-        put_sentinel(level, tree, c, work[TOP], work[TOP])
-        winner = first_cluster(level, tree)
+        # Calls are handed as few arrays as can be: each costs two counts of references.
+        if tree.shape[1] > 0:
+            put_sentinel(level, tree, c, work[TOP], work[TOP])
+            winner = first_cluster(level, tree)
+        else:
+            level[c, SENTINEL] = work[TOP]
+            winner = scan_clusters(level)
         if winner != c:
-            best = best_slot(stats, shape, clock, whitened, core, listed, work, winner, beta)
+            if shape[winner, FORM] == LISTED:
+                best = best_slot(stats, shape, clock, whitened, core, listed, work, winner, beta)
+            else:
+                best = first_slot(stats, shape[winner, START], shape[winner + 1, START], beta, work)
         choice[0] = place[ARM_AT, best]
     return regret
 

@@ -47,6 +47,12 @@ def first_cluster(level: Floats, tree: Floats) -> int:
     """The first cluster whose sentinel ties with the largest."""
     if tree.shape[1] > 0:
         return first_leaf(tree, tie_threshold(tree[0, 1]), -np.inf)
+    return scan_clusters(level)
+
+
+@kernel
+def scan_clusters(level: Floats) -> int:
+    """`first_cluster` without a tree."""
     top = level[0, SENTINEL]
     for c in range(1, level.shape[0]):
         if level[c, SENTINEL] > top:
