@@ -26,7 +26,7 @@ from sketchbandits.experiments import figures as experiment_figures
 
 ENV = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "NUMBA_DISABLE_JIT": "0"}
 TINY = {
-    "rounds": rounds.Sizes((64, 70, 90), (40, 60, 90), (2, 3, 4), (2, 3, 4), 2, 1e3),
+    "rounds": rounds.Sizes((64, 70, 90), (40, 60, 90), (2, 3, 4), (2, 3, 4), 2, 1e3, 5),
     "latency": latency.Sizes((30, 9, 3), (40, 7, 2), (50, 4, 4), (60, 50, 40), 20, 80, 2),
     "warmup": warmup.Sizes(tuple((n, 9, 3) for n in (20, 30, 40)), ((20, 9, 3),), (), 2),
     "policies": policies.Sizes((policies.Setting(12, 5, 2, 40), policies.Setting(9, 7, 3, 30)), 2),

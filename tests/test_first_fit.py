@@ -36,6 +36,7 @@ def tiny(monkeypatch):
         monkeypatch.setattr(module, "BLOCK", (1, block))
         monkeypatch.setattr(module, "TILE", tile)
         monkeypatch.setattr(module, "PARALLEL", 0)
+        monkeypatch.setattr(module, "SERIAL", 0)
 
     shrink()
     return shrink
@@ -163,6 +164,7 @@ def test_any_arms_in_any_blocks(given_arms, block, tile, workers, seed):
         patch.setattr(module, "BLOCK", (1, block))
         patch.setattr(module, "TILE", tile)
         patch.setattr(module, "PARALLEL", 0)
+        patch.setattr(module, "SERIAL", 0)
         assert same(fit(arms, l, workers=workers), naive.plain_first_fit(arms, l))
 
 

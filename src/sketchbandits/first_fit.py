@@ -41,6 +41,7 @@ EPS32 = float(np.finfo(np.float32).eps)
 BLOCK = (256, 4096)  # arms a block: least and most
 TILE = 2**21  # entries of a float32 product at a time, 8 MiB; fewer where that is much beside the bases
 PARALLEL = 2**24  # N l d from which threads are worth their start
+SERIAL = 2**18  # N l d from which BLAS would start threads of its own, and is held to one
 
 CLUSTERS, FULL, ROWS, HELD = range(4)  # entries of ``at``: clusters, full ones, rows of bases, the open one's rank
 
@@ -407,7 +408,9 @@ def first_fit(
     n, d = arms.shape
     block = max(1, min(n, BLOCK[1], max(BLOCK[0], min(64 * sketch_size, n // 8))))
     labels = np.zeros(n, np.int64)
-    with threads(workers) if n * d * min(sketch_size, d) >= PARALLEL else nullcontext(Threads()) as side_by_side:
+    work = n * d * min(sketch_size, d)
+    workers = workers if work >= PARALLEL else 1
+    with threads(workers) if work >= SERIAL else nullcontext(Threads()) as side_by_side:
         fit = FirstFit(n, d, sketch_size, tolerance, block=block, threads=side_by_side, device=device)
         for start in range(0, n, block):
             rows = np.ascontiguousarray(arms[start : start + block], np.float64)

@@ -21,10 +21,11 @@ from sketchbandits.threads import one_blas_thread
 DEFAULT, FULL_SCAN = "round", "full scan"
 SCANS = {DEFAULT: "auto", FULL_SCAN: "full"}
 BYTES = ("state", "partition", "arms")
+FEWEST, MOST = 50, 20_000  # rounds of a repetition
 
 
 class Sizes(NamedTuple):
-    """Values of each size, repetitions, and multiplications that one repetition may take."""
+    """Values of each size, repetitions, multiplications that one may take, and the fewest rounds of the default."""
 
     dims: tuple[int, ...]
     arms: tuple[int, ...]
@@ -32,6 +33,7 @@ class Sizes(NamedTuple):
     clusters: tuple[int, ...]
     repetitions: int
     work: float
+    fewest: int
 
 
 FULL = Sizes(
@@ -39,10 +41,11 @@ FULL = Sizes(
     arms=(100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000),
     ranks=(4, 8, 16, 32, 64, 128),
     clusters=(10, 30, 100, 300, 1_000, 3_000, 10_000, 25_000),
-    repetitions=7,
-    work=1e8,
+    repetitions=25,
+    work=3e7,
+    fewest=1000,
 )
-QUICK = Sizes((64, 512, 4096), (300, 3_000, 30_000), (4, 16, 64), (10, 60, 360), 5, 1e7)
+QUICK = Sizes((64, 512, 4096), (300, 3_000, 30_000), (4, 16, 64), (10, 60, 360), 7, 1e7, 200)
 
 
 def points(sizes: Sizes) -> list[Point]:
@@ -60,10 +63,11 @@ def points(sizes: Sizes) -> list[Point]:
 def _point(sweep: str, sized: list[tuple[int, dict[str, Any]]], sizes: Sizes) -> Point:
     shapes, expected = [], 0.1
     for size, shape in sized:
-        rounds = int(min(max(sizes.work / (_multiplications(shape) + 50), 50), 100_000))
+        scanned = int(min(max(sizes.work / (_multiplications(shape) + 50), FEWEST), MOST))
+        rounds = max(scanned, sizes.fewest)  # a shortlist is drawn anew now and then: few rounds would miss that
         before = shape["clusters"] * pulls_before(shape["rank"])
         expected += 1e-9 * (sizes.repetitions * rounds + before) * (_multiplications(shape) + 300)
-        shapes.append({"size": size, **shape, "before": before, "rounds": rounds})
+        shapes.append({"size": size, **shape, "before": before, "rounds": {DEFAULT: rounds, FULL_SCAN: scanned}})
     parameters = {"sweep": sweep, "repetitions": sizes.repetitions, "shapes": shapes}
     return Point(f"{sweep} grows", parameters, expected)
 
@@ -113,7 +117,7 @@ def measure(parameters: dict[str, Any], session: Session) -> dict[str, Any]:
             env = game(sweep, shape, session.seed)
             for name, scan in SCANS.items() if sweep == "N" else [(DEFAULT, "auto")]:
                 policy = prepared(env, shape, scan, session.seed)
-                noise = games.noise_of(env, shape["rounds"], session.seed)
+                noise = games.noise_of(env, shape["rounds"][name], session.seed)
                 contenders[name, shape["size"]] = compiled(policy, env, noise)
                 if name == DEFAULT:
                     for part, size in memory(policy).items():
