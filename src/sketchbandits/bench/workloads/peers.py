@@ -25,7 +25,7 @@ class Sizes(NamedTuple):
     runs: int
 
 
-FULL = Sizes(((60, 50, 5), (1000, 200, 10)), 20_000, 3.0, 3)
+FULL = Sizes(((60, 50, 5), (1000, 200, 10)), 200_000, 3.0, 3)
 QUICK = Sizes(((60, 50, 5), (1000, 200, 10)), 2_000, 0.5, 1)
 _PLAYED = 25  # runs of peers and of yardsticks between them, about
 
