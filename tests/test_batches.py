@@ -331,3 +331,13 @@ def test_thompson_draws_of_a_replay_are_those_of_the_loop():
     expected, _ = slow_replay(loop, arms, rewards, "matches")
     assert replay.play((arms, rewards), book="matches").tolist() == expected
     assert other.play((arms, rewards), book="matches").tolist() != expected
+
+
+def test_masked_entries_are_refused():
+    policy = UCB1(np.eye(3))
+    masked = np.ma.array([0.5, 0.7], mask=[False, True])
+    with pytest.raises(ValueError, match="rewards must be a 1-D array of numbers without masked entries"):
+        policy.update_many([0, 1], masked)
+    assert policy.counts.tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match=r"arms must be .* without masked entries"):
+        UCB1(np.ma.array(np.eye(2), mask=np.eye(2)))

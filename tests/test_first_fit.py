@@ -10,10 +10,12 @@ from conftest import JIT, rounds
 from hypothesis import given
 from hypothesis import strategies as st
 from test_properties import SEED, arm_sets, examples, unit
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from sketchbandits import CSLB, Partition
 from sketchbandits import first_fit as module
 from sketchbandits.linalg import remove_projection
+from sketchbandits.threads import one_blas_thread
 
 TOL = 1e-8
 
@@ -87,6 +89,10 @@ def adversarial(name, seed=0):
         return np.vstack([np.zeros((3, d)), rng.normal(size=(n // 3, d))]), l
     if name == "no compression":
         return rng.normal(size=(n, 9)), 8
+    if name == "the probes' own direction":  # the vector that probes are made from is an arm: nothing of it is left
+        omega = module.FirstFit(1, 6, 3, TOL, block=1, threads=module.Threads(), device="cpu").clusters.omega
+        start = np.vstack([0.3 * omega, rng.normal(size=(2, 6))])
+        return np.vstack([start, rng.normal(size=(n // 4, 6)), rng.normal(size=(n // 4, 3)) @ start]), 3
     if name == "whole space":
         return rng.normal(size=(n // 2, 7)), 12
     assert name == "rank one"
@@ -105,6 +111,7 @@ NAMES = (
     "zeros and a shared direction",
     "zero first",
     "no compression",
+    "the probes' own direction",
     "whole space",
     "rank one",
 )
@@ -271,6 +278,34 @@ def test_the_gpu_gives_the_same_partition(name, tiny):
     assert same((part.labels, part.ranks, part.bases), naive.plain_first_fit(arms, l))
 
 
+def test_an_arm_along_the_direction_that_probes_are_made_from():
+    """An arm that was the direction of all probes: its probe was NaN, and no parallel arm found it."""
+    for d, l in ((2, 1), (3, 2), (4, 3), (6, 5), (9, 1), (9, 8)):
+        omega = module.FirstFit(1, d, l, TOL, block=1, threads=module.Threads(), device="cpu").clusters.omega
+        start = np.random.default_rng(d).normal(size=(4 * l + 1, d))
+        start[0] = 2.5 * omega[:d]
+        arms = np.vstack([start, -3.0 * start[:l], 0.5 * start[:1]])
+        assert same(fit(arms, l), naive.plain_first_fit(arms, l))
+
+
+def test_blas_gets_its_threads_back_when_the_last_of_several_is_out():
+    def threads():
+        return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+    before = threads()
+    with threadpool_limits(2, user_api="blas"):
+        many = threads()
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        assert set(threads()) == {1}
+        first.__exit__(None, None, None)
+        assert set(threads()) == {1}
+        second.__exit__(None, None, None)
+        assert threads() == many
+    assert threads() == before
+
+
 def test_progress_is_told_in_growing_shares(tiny):
     shares = []
     Partition.first_fit(
@@ -320,8 +355,11 @@ def test_a_partition_of_other_arms_is_refused():
         (arms[:29], {}, r"partition must be one of arms of shape \(29, 6\), got one of shape \(30, 6\)"),
         (arms[::-1], {}, "partition must be one of these arms, within 1e-08 of the spans of their clusters, got arm"),
         (arms, {"sketch_size": 3}, "sketch_size must be left out or the partition's 2, got 3"),
+        (arms, {"sketch_size": 2.0}, "sketch_size must be a whole number >= 1, got 2.0"),
     ):
         with pytest.raises(ValueError, match=message):
             CSLB(wrong, partition=partition, **options)
+    with pytest.raises(ValueError, match="partition must be a Partition or None, got 5"):
+        CSLB(arms, partition=5)
     with pytest.raises(ValueError, match="sketch_size must be a whole number >= 1, got None"):
         CSLB(arms)

@@ -183,3 +183,18 @@ def test_many_clusters_choose_as_the_naive_twin(radius):
         assert arm == twin.select()
         policy.update(arm, arms[arm, 0] + value)
         twin.update(arm, arms[arm, 0] + value)
+
+
+@pytest.mark.parametrize("radius", ["paper", "logdet"])
+@pytest.mark.parametrize("l", [2, 4])
+def test_the_compiled_loop_leaves_the_state_of_single_updates(l, radius):
+    arms = np.random.default_rng(14).normal(size=(150, 6))
+    env = LinearEnvironment(arms / np.linalg.norm(arms, axis=1).max(), np.full(6, 0.4), noise=0.5)
+    noise = env.draw_noise(np.random.default_rng(15), rounds(500, 30))
+    inside, single = (CSLB(env.arms, sketch_size=l, radius=radius) for _ in range(2))
+    inside.play_rounds(env.means, env.gaps, noise)
+    for value in noise:
+        arm = single.select()
+        single.update(arm, float(env.means[arm] + value))
+    for name, mine, other in zip(inside.state._fields, inside.state, single.state, strict=True):
+        assert name == "work" or np.array_equal(mine, other), name

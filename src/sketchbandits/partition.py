@@ -25,6 +25,7 @@ from sketchbandits.linalg import Floats, Ints
 from sketchbandits.progress import Bar
 
 TOLERANCE = 1e-8
+BLOCK = 4096  # arms at a time
 MOST_WORKERS = 8  # more threads mostly wait for each other
 # Parallel arms already differ by rounding in direction: by 3e-8 in float32.
 COARSE_TOLERANCE = {"float32": 1e-6, "float16": 1e-2}
@@ -111,11 +112,13 @@ class Partition:
         order = np.argsort(self.labels, kind="stable")
         ends, rows = np.cumsum(np.bincount(self.labels, minlength=self.n_clusters)), np.cumsum(self.ranks)
         for end, count, row, rank in zip(ends, np.diff(ends, prepend=0), rows, self.ranks, strict=True):
-            members, basis = order[end - count : end], self.bases[row - rank : row]
-            own = np.asarray(array[members], dtype=np.float64)
-            norms = np.linalg.norm(own, axis=1)
-            left = np.linalg.norm(own - own @ basis.T @ basis, axis=1)
-            result[members] = left / np.where(norms > 0, norms, 1.0)
+            basis = self.bases[row - rank : row]
+            for first in range(end - count, end, BLOCK):
+                members = order[first : min(end, first + BLOCK)]
+                own = np.asarray(array[members], dtype=np.float64)
+                norms = np.linalg.norm(own, axis=1)
+                left = np.linalg.norm(own - own @ basis.T @ basis, axis=1)
+                result[members] = left / np.where(norms > 0, norms, 1.0)
         return result
 
     def _cluster(self, cluster: int) -> int:

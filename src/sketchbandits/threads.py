@@ -6,6 +6,7 @@ way, and on a busy machine they make small products 20 times slower.
 
 import functools
 import importlib
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -15,6 +16,9 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
+_LOCK = threading.Lock()
+_held: list[Any] = []  # the limit in force, and once more for everyone inside it
+
 
 @functools.cache
 def _libraries() -> ThreadpoolController:
@@ -22,9 +26,21 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()  # looking through all loaded libraries takes milliseconds: once is enough
 
 
-def one_blas_thread() -> Any:
-    """A context in which matrix products use one thread."""
-    return _libraries().limit(limits=1, user_api="blas")
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """A context in which matrix products use one thread, in the whole process.
+
+    It may be entered by several threads at once: the first sets the limit, the last lifts it.
+    """
+    with _LOCK:
+        _held.append(_held[0] if _held else _libraries().limit(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _LOCK:
+            limit = _held.pop()
+            if not _held:
+                limit.restore_original_limits()
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,8 @@ def _floats(name: str, value: ArrayLike, shape: str) -> NDArray[np.floating[Any]
         array = np.asarray(value)
     except ValueError:
         raise ValueError(f"{name} must be {shape}, got a ragged sequence") from None
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} must be {shape} without masked entries, got a masked array")
     if array.dtype.kind not in "iuf":
         raise ValueError(f"{name} must be {shape}, got an array of {array.dtype}")
     return array

@@ -145,6 +145,8 @@ def _entries(name: str, value: ArrayLike, kind: str) -> NDArray[Any]:
     if array.ndim != 1:
         given = f"shape {array.shape}" if array.ndim else repr(value)
         raise ValueError(f"{name} must be a 1-D array of {kind}, got {given}")
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} must be a 1-D array of {kind} without masked entries, got a masked array")
     if array.dtype.kind in "mM":
         raise ValueError(f"{name} must be a 1-D array of {kind}, got an array of {array.dtype}")
     return array

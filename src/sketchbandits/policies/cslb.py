@@ -96,7 +96,9 @@ def _check_partition(arms: Floats, sketch_size: int | None, partition: Partition
     """The sketch size, given or the partition's; a partition that is not one of these arms is refused."""
     if partition is None:
         return validate.whole("sketch_size", sketch_size)
-    if sketch_size not in (None, partition.sketch_size):
+    if not isinstance(partition, Partition):
+        raise ValueError(f"partition must be a Partition or None, got {partition!r}")
+    if sketch_size is not None and validate.whole("sketch_size", sketch_size) != partition.sketch_size:
         raise ValueError(f"sketch_size must be left out or the partition's {partition.sketch_size}, got {sketch_size}")
     found = (partition.labels.size, partition.bases.shape[1])
     if found != arms.shape:

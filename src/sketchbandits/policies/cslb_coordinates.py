@@ -44,6 +44,8 @@ from sketchbandits.policies.cslb_layout import (
     START,
     STEPS,
     TOP,
+    UNCAPPED,
+    UNCAPPED_TOP,
     Z_START,
     Sentinels,
     book,
@@ -393,10 +395,10 @@ def play(state: CoordinateState, means: Floats, gaps: Floats, noise: Floats) -> 
         best = first_slot(stats, first, last, beta, work)
         # Calls are handed as few arrays as can be: each costs two counts of references.
         if tree.shape[1] > 0:
-            put_sentinel(level, tree, c, work[TOP], work[TOP])
+            put_sentinel(level, tree, c, work[TOP], work[UNCAPPED_TOP])
             winner = first_cluster(level, tree)
         else:
-            level[c, SENTINEL] = work[TOP]
+            level[c, SENTINEL], level[c, UNCAPPED] = work[TOP], work[UNCAPPED_TOP]
             winner = scan_clusters(level)
         if winner != c:
             if shape[winner, FORM] == LISTED:

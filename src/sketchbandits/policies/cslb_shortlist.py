@@ -12,7 +12,7 @@ Two lists, one inside the other (1/16 and 1/256 of the arms): the inner one is k
 pull; where it can no longer answer for the outer list, the outer list is evaluated and the inner one drawn anew; where
 that cannot answer for the cluster, all arms are. The room between beta and reach adapts: wider after a list was left
 behind by the estimate, narrower after its rest was reached. Where arms are so alike that lists never help (a million
-duplicates), a round costs about what a scan of the cluster does.
+duplicates), and in the first rounds, a round costs up to three times what a scan of the cluster does.
 
 **Cost** O(r^2 + |C| r/256) a round while the lists hold; drawing them anew O(|C| r) after few pulls, O(|C| r^2) after
 many. The estimate moves by about ``sqrt(r/t)`` a round, so that lists last for a share of t: O(ln t) draws in t rounds.

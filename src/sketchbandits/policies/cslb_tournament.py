@@ -1,5 +1,8 @@
 """The largest sentinel of many clusters: a tournament tree, O(log K) to set one and to find the winner.
 
+Among capped sentinels that tie, the largest uncapped bound is searched by branch and bound: O(log K) where the best
+promise is kept, O(K) at worst.
+
 Node i of the tree has children 2 i and 2 i + 1 and holds the largest sentinel below it and the largest uncapped bound;
 cluster c is the leaf ``K' + c``, K' the next power of two. Up to `FEW_CLUSTERS` a scan is cheaper and there is no tree.
 """
@@ -89,12 +92,16 @@ def first_capped_cluster(level: Floats, tree: Floats) -> int:
 @kernel
 def largest_uncapped(tree: Floats, threshold: float) -> float:
     """The largest uncapped bound among leaves with a sentinel of at least ``threshold``."""
-    best = -np.inf
     leaves, i = tree.shape[1] // 2, 1
+    # A good start: down to the child that promises more, of those with such a leaf.
+    while i < leaves:
+        i *= 2
+        if tree[0, i] < threshold or (tree[0, i + 1] >= threshold and tree[1, i + 1] > tree[1, i]):
+            i += 1
+    best, i = tree[1, i], 1
     while True:
         if tree[0, i] >= threshold and tree[1, i] > best:
             if i < leaves:
-                # Down to the child that promises more; the other is met on the way back.
                 i *= 2
                 continue
             best = tree[1, i]

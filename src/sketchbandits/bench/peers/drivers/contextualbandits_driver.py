@@ -17,7 +17,8 @@ class Disjoint:
 
     def __init__(self, policy: Any, problem: Problem) -> None:
         self.context = np.ones((1, 1))
-        self.bandit = policy(nchoices=len(problem.arms), fit_intercept=False, random_state=problem.seed)
+        seed = problem.seed + 1  # it refuses 0
+        self.bandit = policy(nchoices=len(problem.arms), fit_intercept=False, random_state=seed)
 
     def select(self) -> int:
         """The predicted arm; one at random before the first reward."""
