@@ -217,7 +217,7 @@ def test_a_missing_parameter_is_named():
         ValueError, match=r"^policies must have all their parameters, got 'soful:ridge=2': .*sketch_size"
     ):
         Contender.parse("soful:ridge=2").build(ARMS, {"noise": 0.5}, 0)
-    with pytest.raises(ValueError, match="^sketch_size must be a whole number >= 1, got None"):
+    with pytest.raises(ValueError, match=r"^sketch_size must be a whole number >= 1, got None"):
         Contender.parse("cslb:ridge=2").build(ARMS, {"noise": 0.5}, 0)
 
 
