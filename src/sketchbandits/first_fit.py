@@ -74,11 +74,14 @@ def unit_rows(rows: Floats, out: Floats, suspects: Ints, first: int, last: int) 
         largest = 0.0
         for j in range(d):
             largest = max(largest, abs(rows[i, j]))
+        if largest > LARGEST:
+            suspects[i] = 1
+            continue
         factor = 1.0 / largest if largest > 0.0 else 0.0
         for j in range(d):
             out[i, j] = rows[i, j] * factor
         norm = np.sqrt(dot(out[i], out[i]))
-        sound = norm > 0.0 and SMALLEST <= largest <= LARGEST
+        sound = norm > 0.0 and largest >= SMALLEST
         suspects[i] = not (sound or (norm == 0.0 and largest == 0.0))
         if sound:
             scale(out[i], 1.0 / norm)
