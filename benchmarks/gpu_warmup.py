@@ -15,6 +15,7 @@ import torch
 
 import sketchbandits
 from sketchbandits import Partition
+from sketchbandits.partition import MOST_WORKERS
 
 
 def seconds(arms: np.ndarray, l: int, device: str, workers: int | None) -> tuple[float, Partition]:
@@ -54,7 +55,7 @@ def main() -> None:
         "equal": equal(on_gpu, on_cpu),
         "gpu": torch.cuda.get_device_name(),
         "cores": os.cpu_count(),
-        "workers": options.workers or os.cpu_count(),
+        "workers": options.workers or min(MOST_WORKERS, os.cpu_count() or 1),
         "versions": f"Python {platform.python_version()}, NumPy {np.__version__}, PyTorch {torch.__version__}, "
         f"sketchbandits {sketchbandits.__version__}",
     }

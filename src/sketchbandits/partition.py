@@ -26,7 +26,7 @@ from sketchbandits.progress import Bar
 
 TOLERANCE = 1e-8
 BLOCK = 4096  # arms at a time
-MOST_WORKERS = 8  # more threads mostly wait for each other
+MOST_WORKERS = 16  # more threads mostly wait for each other
 # Parallel arms already differ by rounding in direction: by 3e-8 in float32.
 COARSE_TOLERANCE = {"float32": 1e-6, "float16": 1e-2}
 
@@ -59,7 +59,7 @@ class Partition:
         """Partition ``arms`` (one a row) in their order. Deterministic; bases and coordinates are float64 always.
 
         ``arms`` are read a block at a time and never copied as a whole: a memory-mapped file will do (``np.load(path,
-        mmap_mode="r")``), and so will float32. ``workers`` threads are used (default: one a core, eight
+        mmap_mode="r")``), and so will float32. ``workers`` threads are used (default: one a core, 16
         at most); ``device="cuda"`` lets a GPU compare arms with clusters (needs PyTorch: ``pip install
         'sketchbandits[cuda]'``). Neither changes the outcome. ``progress``: a bar with the time left, by default where
         there is a terminal and it takes longer than a second; or a function of (share done, what is done).
