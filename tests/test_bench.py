@@ -480,7 +480,7 @@ def test_ctrl_c_ends_in_one_line(tmp_path):
     running = subprocess.Popen(full, cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     book = tmp_path / "results" / "bench" / "points.jsonl"
     deadline = time.monotonic() + 200
-    while not book.exists() and time.monotonic() < deadline and running.poll() is None:
+    while not journal.Journal(book).read() and time.monotonic() < deadline and running.poll() is None:
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=60)
