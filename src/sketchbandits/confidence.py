@@ -14,7 +14,7 @@ from sketchbandits.compiled import kernel
 # A policy's radius travels through kernels as one small array with these entries: RATE is L^2/ridge, BIAS is
 # sqrt(ridge) S, so that a round does not compute them again.
 KIND, NOISE, BIAS, RATE, RIDGE, LOG_SHARE, DIM, VALUE, THETA_NORM = range(9)
-CLOSED, LOGDET, FIXED = range(3)  # FIXED: VALUE is the radius, a constant or what a user's function last returned
+CLOSED, LOGDET, FIXED, MIXTURE = range(4)  # FIXED: VALUE is the radius, a constant or what a user's function last returned
 
 # How a Thompson draw is scaled: a free SCALE (NaN for the theory's), a HORIZON (0 for none), ln(1/delta).
 SCALE, HORIZON, SAMPLING_SHARE = range(3)
@@ -33,6 +33,18 @@ def ellipsoid_radius(information: float, noise: float, bias: float, log_share: f
     With ``closed_information(t, l, L^2/ridge)`` and ``log_share = ln(N/(l delta))`` it is CS-LB's Eq. (2).
     """
     return noise * np.sqrt(information + 2.0 * log_share) + bias
+
+
+@kernel
+def mixture_radius(information: float, noise: float, bias: float, log_share: float) -> float:
+    """``sqrt(R^2 (information + 2 ln(1/delta)) + ridge S^2)``: exact statistics, never above `ellipsoid_radius`.
+
+    The likelihood ratio of theta' ~ N(0, R^2/ridge I) against theta* is a supermartingale; with Ville's inequality it
+    bounds the whole of ``||theta_hat - theta*||_V``, where Theorem 2 of Abbasi-Yadkori et al. bounds the noise's part
+    and adds the ridge's by the triangle inequality (Flynn, Reeb, Kandemir and Peters, NeurIPS 2023, their analytic
+    martingale mixture; proof in docs/math/multiscale.md).
+    """
+    return np.sqrt(noise**2 * (information + 2.0 * log_share) + bias**2)
 
 
 @kernel
@@ -65,6 +77,8 @@ def radius_at(radius: NDArray[np.float64], n: float, logdet: float, log_share: f
     """The radius that a policy's ``radius`` array describes, after ``n`` samples with ``ln det(V/ridge) = logdet``."""
     if radius[KIND] == FIXED:
         return radius[VALUE]
+    if radius[KIND] == MIXTURE:
+        return mixture_radius(logdet, radius[NOISE], radius[BIAS], log_share)
     information = logdet if radius[KIND] == LOGDET else closed_information(n, radius[DIM], radius[RATE])
     return ellipsoid_radius(information, radius[NOISE], radius[BIAS], log_share)
 

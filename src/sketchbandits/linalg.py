@@ -282,11 +282,13 @@ def pulled_rows(Z: Floats, counts: Ints, pulled: Ints) -> Floats:
 
 
 @kernel
-def whiten(Z: Floats, counts: Ints, sums: Floats, lost: Floats, ridge: float, W: Floats, theta: Floats) -> float:
+def whiten(
+    Z: Floats, counts: Ints, sums: Floats, lost: Floats, ridge: float, W: Floats, theta: Floats, frame: Floats
+) -> float:
     """Fill ``W`` with the columns of ``Z`` in coordinates where V is the identity; return ``ln det(V/ridge)``.
 
-    ``theta`` receives the ridge estimate in those coordinates, for per-arm reward sums ``sums + lost``. Both come from
-    one SVD ``U Sigma B`` of the pulled rows ``sqrt(n_i) z_i'``. The ridge is added *after* it, so a tiny one is not
+    ``theta`` receives the ridge estimate in those coordinates, for per-arm reward sums ``sums + lost``, and ``frame``
+    the map to them: ``W = frame Z``. All come from one SVD ``U Sigma B`` of the pulled rows ``sqrt(n_i) z_i'``. The ridge is added *after* it, so a tiny one is not
     lost beside large data; and the rewards meet ``U``, not ``sum y z``, whose rounding errors would spoil the estimate
     in directions that were never pulled. Cost O((n + r) r^2), O(n r) before the first pull.
     """
@@ -303,17 +305,21 @@ def whiten(Z: Floats, counts: Ints, sums: Floats, lost: Floats, ridge: float, W:
     for k in range(r):
         theta[k] = 0.0
     if pulled.size == 0:
+        identity(frame)
         for k in range(r):
             assign(W[k], Z[k])
     else:
         U, sigma, basis = np.linalg.svd(pulled_rows(Z, counts, pulled), False)
-        turn(np.ascontiguousarray(basis), Z, W)
+        for k in range(r):
+            assign(frame[k], basis[k])
+        turn(frame, Z, W)
     logdet = 0.0
     for k in range(r):
         if sigma[k] <= SVD_NOISE * sigma[0]:
             sigma[k] = 0.0
         weight = 1.0 / np.sqrt(sigma[k] ** 2 + ridge)
         logdet += np.log1p(sigma[k] ** 2 / ridge)
+        scale(frame[k], weight)
         for i in range(n):
             W[k, i] = W[k, i] * weight if abs(W[k, i]) > dust[i] else 0.0
         for i in range(pulled.size):

@@ -29,6 +29,7 @@ With ``"paper"``, `bounds` uses today's radius while `select` uses sentinels as 
 
 import functools
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,9 @@ from sketchbandits.linalg import Floats
 from sketchbandits.partition import Partition
 from sketchbandits.policies import cslb_coordinates, cslb_sketch
 from sketchbandits.policies.base import (
+    LOST,
     MEAN,
+    SUM,
     WIDTH2,
     Policy,
     Radius,
@@ -48,6 +51,7 @@ from sketchbandits.policies.base import (
     called_radius,
     check_radius,
     check_shared,
+    choose,
     radius_array,
 )
 from sketchbandits.policies.cslb_layout import (
@@ -55,14 +59,23 @@ from sketchbandits.policies.cslb_layout import (
     CAP,
     CHANGED,
     CLUSTER,
+    FIRST,
+    FORM,
     GROWTH,
+    LISTED,
     LOGDET,
+    NEGLIGIBLE,
+    OFF_SPAN,
+    PARTITIONS,
     ROUND,
     SAMPLES,
+    SHARE,
     SLOT,
     Sentinels,
 )
+from sketchbandits.policies.cslb_rooms import book_again, refit
 from sketchbandits.policies.cslb_sentinel import lists_of, set_all_sentinels, set_sentinel
+from sketchbandits.policies.living import Living
 
 _ENGINES = {"coordinates": cslb_coordinates, "sketch": cslb_sketch}
 
@@ -92,10 +105,15 @@ def _for_sentinels(state: Any) -> tuple[Any, ...]:
     )
 
 
-def _check_partition(arms: Floats, sketch_size: int | None, partition: Partition | None) -> int:
-    """The sketch size, given or the partition's; a partition that is not one of these arms is refused."""
+def check_partition(
+    arms: Floats, sketch_size: int | None, partition: Partition | None, tolerance: float
+) -> tuple[int, float]:
+    """Sketch size and tolerance, given or the partition's; a partition that is not one of these arms is refused."""
+    tolerance = validate.number("tolerance", tolerance, least=0.0)
+    if tolerance >= 1.0:
+        raise ValueError(f"tolerance must be a number >= 0 and < 1, got {tolerance!r}")
     if partition is None:
-        return validate.whole("sketch_size", sketch_size)
+        return validate.whole("sketch_size", sketch_size), tolerance
     if not isinstance(partition, Partition):
         raise ValueError(f"partition must be a Partition or None, got {partition!r}")
     if sketch_size is not None and validate.whole("sketch_size", sketch_size) != partition.sketch_size:
@@ -109,16 +127,37 @@ def _check_partition(arms: Floats, sketch_size: int | None, partition: Partition
             f"partition must be one of these arms, within {partition.tolerance:g} of the spans of their clusters, "
             f"got arm {int(residuals.argmax())} at {worst:.3g}"
         )
-    return partition.sketch_size
+    if tolerance not in (0.0, partition.tolerance):
+        raise ValueError(f"tolerance must be left out or the partition's {partition.tolerance:g}, got {tolerance:g}")
+    return partition.sketch_size, partition.tolerance if partition.tolerance > NEGLIGIBLE else 0.0
 
 
-class CSLB(Policy):
-    """Cluster Sketch Linear Bandits on a fixed arm set.
+def warn_of_tolerance(tolerance: float, shared: Shared, horizon: int | None) -> None:
+    """One warning where what the tolerance may cost over the horizon makes the bound vacuous.
+
+    An arm off its span by ``tolerance`` can be worth ``S L tolerance`` more than its bound without the extra terms says,
+    in each of T rounds; beside the square root of T that any bound grows with, that must stay small.
+    """
+    if horizon is None or tolerance <= NEGLIGIBLE:
+        return
+    cost = shared.theta_norm * shared.arm_norm * tolerance * horizon
+    if cost > math.sqrt(horizon):
+        warnings.warn(
+            f"tolerance={tolerance:g} may cost S L eps T = {cost:.3g} of regret over horizon={horizon}, more than "
+            f"sqrt(T) = {math.sqrt(horizon):.3g}: the bound says nothing there; take a smaller tolerance",
+            stacklevel=3,
+        )
+
+
+class CSLB(Living):
+    """Cluster Sketch Linear Bandits on a fixed arm set; with ``radius="logdet"`` arms may come and go (`living`).
 
     ``sketch_size`` is the largest rank of a cluster, ``l``; in its place, a ``partition`` made beforehand (with more
     threads, on a GPU, or for several policies). ``scan``: in a cluster of 4,096 arms and more, shortlists spare the
     look at every arm each round (``"auto"``); ``"shortlist"`` keeps them for small ones too, ``"full"`` for none. The
-    choices are the same. ``noise``, ``theta_norm``, ``arm_norm`` (default: the
+    choices are the same. ``tolerance``: arms within this share of their norm of a span may share its cluster, at the
+    price of two more terms in the bound and of regret linear in it; ``horizon``, the rounds to come, is only asked
+    whether that is worth a warning. ``noise``, ``theta_norm``, ``arm_norm`` (default: the
     largest arm norm) and ``delta`` are R, S, L and the failure probability. Nothing is random: ``seed`` is accepted so
     that all policies can be built alike.
     """
@@ -137,14 +176,20 @@ class CSLB(Policy):
         radius: Radius = "paper",
         engine: str = "coordinates",
         scan: str = "auto",
+        tolerance: float = 0.0,
+        horizon: int | None = None,
         seed: Any = None,
     ) -> None:
         super().__init__(arms)
-        sketch_size = _check_partition(self.arms, sketch_size, partition)
+        sketch_size, tolerance = check_partition(self.arms, sketch_size, partition, tolerance)
         shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
         radius = check_radius(radius, ("paper", "logdet"))
         engine = validate.option("engine", engine, tuple(_ENGINES))
         scan = validate.option("scan", scan, ("auto", "full", "shortlist"))
+        if tolerance > NEGLIGIBLE and (radius != "logdet" or engine != "coordinates"):
+            raise ValueError(f"tolerance must be 0 unless radius='logdet' and engine='coordinates', got {tolerance:g}")
+        horizon = None if horizon is None else validate.whole("horizon", horizon)
+        warn_of_tolerance(tolerance, shared, horizon)
         validate.generator(seed)
         self.settings = {
             "sketch_size": sketch_size,
@@ -152,20 +197,29 @@ class CSLB(Policy):
             "radius": radius,
             "engine": engine,
             "scan": scan,
+            "tolerance": tolerance,
+            "horizon": horizon,
         }
         _compile_warm_up(engine)
         with self._warm_up():
             # The caller's own array, not our float64 copy of it: a float32 input has its own tolerance.
-            self.partition = partition or Partition.first_fit(arms, sketch_size=sketch_size)
-            sentinels = Sentinels.build(self.partition, self.arms, shared, capped=radius != "paper")
-            self.state = _ENGINES[engine].build(self.arms, self.partition, sentinels, self._radius_array(shared), scan)
-            if radius != "paper":
-                self._set_all_sentinels()
+            self._partition = partition or Partition.first_fit(
+                arms, sketch_size=sketch_size, tolerance=tolerance or None
+            )
+            self._build_state(shared, log_share=math.log(self.partition.n_clusters / shared.delta))
+
+    def _build_state(self, shared: Shared, log_share: float) -> None:
+        """The state before the first reward."""
+        capped, engine = self.settings["radius"] != "paper", _ENGINES[self.settings["engine"]]
+        sentinels = Sentinels.build(self.partition, self.arms, shared, capped=capped, log_share=log_share)
+        self.state = engine.build(self.arms, self.partition, sentinels, self._radius_array(shared), self._scan)
+        if capped:
+            self._set_all_sentinels()
 
     def _radius_array(self, shared: Shared) -> Floats:
         radius, n_clusters = self.settings["radius"], self.partition.n_clusters
         if radius != "paper":
-            return radius_array(radius, shared, dim=0, log_share=math.log(n_clusters / shared.delta))
+            return radius_array(radius, shared, dim=0, log_share=0.0)  # every cluster has a share of its own
         l = self.settings["sketch_size"]
         ratio = self.n_arms / l
         if self.n_arms < l:
@@ -196,14 +250,61 @@ class CSLB(Policy):
         if self.settings["radius"] == "paper":
             beta: Any = radius_value(state.radius, state.clock[ROUND], 0.0)
         else:
-            beta = state.level[state.place[CLUSTER], BETA]
-        stats = _ENGINES[self.settings["engine"]].current_stats(state)[:, state.place[SLOT]]
-        return np.minimum(stats[CAP], stats[MEAN] + beta * np.sqrt(stats[WIDTH2]))
+            beta = state.level[state.place[CLUSTER, : self.n_arms], BETA]
+        stats = _ENGINES[self.settings["engine"]].current_stats(state)[:, state.place[SLOT, : self.n_arms]]
+        off = self.settings["theta_norm"] * stats[OFF_SPAN]
+        return np.minimum(stats[CAP], stats[MEAN] + beta * np.sqrt(stats[WIDTH2]) + off)
+
+    @property
+    def _scan(self) -> str:
+        """Shortlists know nothing of arms off their span."""
+        return "full" if self.settings["tolerance"] > NEGLIGIBLE else str(self.settings["scan"])
+
+    def _check_living(self) -> None:
+        if self.settings["radius"] != "logdet" or self.settings["engine"] != "coordinates":
+            given = f"radius={self.settings['radius']!r}, engine={self.settings['engine']!r}"
+            raise ValueError(f"arms may come and go with radius='logdet' and engine='coordinates' only, got {given}")
+
+    def _begin_growth(self) -> None:
+        k, level = self.partition.n_clusters, self.state.level
+        level[:, SHARE] += math.log((k + 1) / k)
+        set_all_sentinels(*_for_sentinels(self.state))
+
+    def _renew(self, clusters: set[int], *, lists_too: bool = False) -> None:
+        for c in sorted(clusters):
+            if lists_too and self.state.shape[c, FORM] == LISTED:
+                refit(self.state, c)
+            set_sentinel(*(*_for_sentinels(self.state), c))
+        choose(self.state)
+
+    def _new_share(self, partition: Partition) -> float:
+        j = int(self.state.clock[PARTITIONS]) + 1
+        return math.log((partition.n_clusters + 1) * j * (j + 1) / self.settings["delta"])
+
+    def _checked_partition(self, partition: Partition) -> Partition:
+        check_partition(self.arms, self.settings["sketch_size"], partition, self.settings["tolerance"])
+        return partition
+
+    def _rebuild(self, partition: Partition) -> None:
+        counts, sums, active = self.counts, self._sums(), self.active
+        partitions, share = int(self.state.clock[PARTITIONS]) + 1, self._new_share(partition)
+        self._partition, self._spans = partition, None
+        shared = Shared(**{name: self.settings[name] for name in Shared._fields})
+        self._build_state(shared, share)
+        self.state.clock[PARTITIONS], self.state.clock[FIRST] = partitions, partition.n_clusters
+        book_again(self.state, counts, sums, active)
+        self._set_all_sentinels()
+        choose(self.state)
+
+    def _sums(self) -> Floats:
+        """Per arm the sum of its rewards, and what rounding has lost of it."""
+        sums: Floats = self.state.stats[[SUM, LOST]][:, self.state.place[SLOT, : self.n_arms]]
+        return sums
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """How many rewards were booked for each arm."""
-        return np.array(self.state.counts[self.state.place[SLOT]])
+        return np.array(self.state.counts[self.state.place[SLOT, : self.n_arms]])
 
     def _extra(self) -> dict[str, NDArray[Any]]:
         part = self.partition
@@ -216,6 +317,6 @@ class CSLB(Policy):
     def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
         for array in extra.values():
             array.setflags(write=False)
-        self.partition = Partition(
+        self._partition = Partition(
             extra["labels"], extra["ranks"], extra["bases"], self.settings["sketch_size"], float(extra["tolerance"])
         )

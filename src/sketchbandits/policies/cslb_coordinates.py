@@ -35,9 +35,11 @@ from sketchbandits.policies.cslb_layout import (
     FORM,
     GROWTH,
     L_START,
+    LEAK,
     LISTED,
     LOGDET,
     MANY,
+    OFF_SPAN,
     RANK,
     ROUND,
     SENTINEL,
@@ -68,7 +70,8 @@ class CoordinateState(NamedTuple):
     """`Sentinels`; per cluster its coordinates and whitened coordinates (rank x size) and its core.
 
     The core of a cluster of at most 2 r arms is the Gram matrix ``Z V^-1 Z'`` (size x size), of a larger one the
-    inverse ``V^-1`` in whitened coordinates (rank x rank): whichever makes a round cheaper. Of a huge one it is a fit
+    inverse ``V^-1`` in whitened coordinates (rank x rank), with the estimate and the map to them: whichever makes a
+    round cheaper. Of a huge one it is a fit
     with its shortlists, whose slots stand in ``listed``; there ``stats`` are those of the last look at all arms.
     """
 
@@ -88,13 +91,13 @@ class CoordinateState(NamedTuple):
     work: Floats
 
 
-def _lay_out(shape: Ints, ranks: Ints, scan: str) -> int:
+def lay_out(shape: Ints, ranks: Ints, scan: str) -> int:
     """Say for each cluster how its statistics are kept and where; return how many whole numbers the lists take."""
     sizes = np.diff(shape[:, START])
     least = {"auto": LEAST_ARMS, "shortlist": 1, "full": np.iinfo(np.int64).max}[scan]
     many = np.where((sizes >= least) & (ranks > 0), LISTED, MANY)
     shape[:-1, FORM] = np.where(sizes <= 2 * ranks, FEW, many)
-    cores, lists = np.where(shape[:-1, FORM] == FEW, sizes, ranks) ** 2, np.zeros_like(sizes)
+    cores, lists = np.where(shape[:-1, FORM] == FEW, sizes**2, 2 * ranks**2 + ranks), np.zeros_like(sizes)
     for c in np.flatnonzero(shape[:-1, FORM] == LISTED):
         cores[c], lists[c] = room_for(int(sizes[c]), int(ranks[c]))
     shape[1:, Z_START], shape[1:, A_START] = np.cumsum(sizes * ranks), np.cumsum(cores)
@@ -107,7 +110,7 @@ def build(
 ) -> CoordinateState:
     """The state before the first reward."""
     shape, order, ranks = sentinels.shape, sentinels.place[ARM_AT], partition.ranks
-    listed = np.zeros(_lay_out(shape, ranks, scan), np.int64)
+    listed = np.zeros(lay_out(shape, ranks, scan), np.int64)
     coordinates = np.empty(shape[-1, Z_START])
     rows = np.concatenate([[0], np.cumsum(ranks)])
     for c in range(partition.n_clusters):
@@ -169,16 +172,32 @@ def refit_cluster(
         return
     z0, z1 = shape[c, Z_START], shape[c + 1, Z_START]
     Z, W = coordinates[z0:z1].reshape(r, n), whitened[z0:z1].reshape(r, n)
-    own, mine, theta = stats[:, first : first + n], core[shape[c, A_START] : shape[c + 1, A_START]], work[:r]
-    form = shape[c, FORM]
-    level[c, LOGDET] = whiten(Z, counts[first : first + n], own[SUM], own[LOST], radius[RIDGE], W, theta)
+    own, mine, form = stats[:, first : first + n], core[shape[c, A_START] : shape[c + 1, A_START]], shape[c, FORM]
+    if form == MANY:
+        theta, frame = estimate_of(core, shape[c, A_START], r), frame_of(core, shape[c, A_START], r)
+    else:
+        theta, frame = work[:r], np.empty((r, r))
+    sums, lost = own[SUM], own[LOST]
+    level[c, LOGDET] = whiten(Z, counts[first : first + n], sums, lost, radius[RIDGE], W, theta, frame)
     evaluate(W, theta, own[MEAN], own[WIDTH2])
     if form == FEW:
         gram(W, mine.reshape(n, n))
     elif form == MANY:
-        identity(mine.reshape(r, r))
+        identity(mine[: r * r].reshape(r, r))
     else:
         start_lists(core, listed, shape[c, A_START], shape[c, L_START], n, r, theta)
+
+
+@kernel
+def estimate_of(core: Floats, start: int, r: int) -> Floats:
+    """The estimate of a cluster of many arms, in whitened coordinates."""
+    return core[start + r * r : start + r * r + r]
+
+
+@kernel
+def frame_of(core: Floats, start: int, r: int) -> Floats:
+    """The map from a cluster's coordinates to its whitened ones."""
+    return core[start + r * r + r : start + 2 * r * r + r].reshape(r, r)
 
 
 @kernel
@@ -188,9 +207,15 @@ def step_many(
     """A pull in a cluster of many arms."""
     first, n, r = shape[c, START], shape[c + 1, START] - shape[c, START], shape[c, RANK]
     W = whitened[shape[c, Z_START] : shape[c + 1, Z_START]].reshape(r, n)
-    A = core[shape[c, A_START] : shape[c + 1, A_START]].reshape(r, r)
+    start = shape[c, A_START]
+    A, theta = core[start : start + r * r].reshape(r, r), estimate_of(core, start, r)
     mean, width2 = stats[MEAN, first : first + n], stats[WIDTH2, first : first + n]
-    return ridge_step(A, W, mean, width2, work[:r], work[r : r + n], slot - first, reward)
+    error = reward - stats[MEAN, slot]
+    D = ridge_step(A, W, mean, width2, work[:r], work[r : r + n], slot - first, reward)
+    if 1.0 <= D <= MAX_STEP:
+        for k in range(r):
+            theta[k] += work[k] * error / D
+    return D
 
 
 @kernel
@@ -230,6 +255,7 @@ def flat_absorb(
     """Book a reward into its cluster."""
     slot = book(counts, place, stats, shape, clock, arm, reward)
     c = clock[CHANGED]
+    level[c, LEAK] += stats[OFF_SPAN, slot] ** 2
     if shape[c, FORM] == FEW:
         D = step_few(stats, shape, core, work, c, slot, reward)
     elif shape[c, FORM] == MANY:
@@ -380,6 +406,7 @@ def play(state: CoordinateState, means: Floats, gaps: Floats, noise: Floats) -> 
         c = clock[CHANGED]
         first, last = shape[c, START], shape[c + 1, START]
         form = shape[c, FORM]
+        level[c, LEAK] += stats[OFF_SPAN, slot] ** 2
         if form == FEW:
             D = gram_step(core, shape[c, A_START], stats, first, last - first, slot - first, reward, work)
         elif form == MANY:

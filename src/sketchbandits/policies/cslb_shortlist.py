@@ -30,6 +30,7 @@ from sketchbandits.policies.cslb_layout import (
     CAP,
     CAPPED,
     L_START,
+    OFFSET,
     RANK,
     START,
     TOP,
@@ -46,7 +47,7 @@ SLACK_RANGE = (1e-4, 1.0)
 REACH, ROOM, REST, REST_CAPPED = range(4)  # entries of a list's ``mark``
 PULLS, SIZES = 0, 1  # entries of ``listed``: pulls since all arms were evaluated, sizes of the lists, then their slots
 HEAD = 3
-STATS = 5  # rows of a list's statistics, as in the state's ``stats``
+STATS = 6  # rows of a list's statistics, as in the state's ``stats``
 
 
 class Fit(NamedTuple):
@@ -234,7 +235,7 @@ def draw(fit: Fit, beta: float, stats: Floats, W: Floats, slots: Ints, into: Lis
         else:
             rest = max(rest, keys[i])
             rest_capped = max(rest_capped, min(keys[i], stats[CAP, i]))
-    for row in (MEAN, WIDTH2, CAP):
+    for row in (MEAN, WIDTH2, CAP, OFFSET):
         for i in range(size):
             into.stats[row, i] = stats[row, chosen[i]]
     for k in range(r):
