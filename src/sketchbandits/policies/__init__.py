@@ -8,6 +8,7 @@ from sketchbandits.policies.cslb import CSLB
 from sketchbandits.policies.dbslinucb import DBSLinUCB
 from sketchbandits.policies.lints import LinTS
 from sketchbandits.policies.linucb import LinUCB
+from sketchbandits.policies.multiscale import MultiscaleCSLB
 from sketchbandits.policies.oful import OFUL
 from sketchbandits.policies.soful import SOFUL
 from sketchbandits.policies.ucb1 import UCB1
@@ -24,4 +25,5 @@ __all__ = [
     "DBSLinUCB",
     "LinTS",
     "LinUCB",
+    "MultiscaleCSLB",
 ]

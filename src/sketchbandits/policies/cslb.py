@@ -29,7 +29,6 @@ With ``"paper"``, `bounds` uses today's radius while `select` uses sentinels as 
 
 import functools
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -41,11 +40,8 @@ from sketchbandits.linalg import Floats
 from sketchbandits.partition import Partition
 from sketchbandits.policies import cslb_coordinates, cslb_sketch
 from sketchbandits.policies.base import (
-    LOST,
     MEAN,
-    SUM,
     WIDTH2,
-    Policy,
     Radius,
     Shared,
     called_radius,
@@ -59,23 +55,21 @@ from sketchbandits.policies.cslb_layout import (
     CAP,
     CHANGED,
     CLUSTER,
-    FIRST,
     FORM,
     GROWTH,
     LISTED,
     LOGDET,
     NEGLIGIBLE,
     OFF_SPAN,
-    PARTITIONS,
     ROUND,
     SAMPLES,
     SHARE,
     SLOT,
     Sentinels,
 )
-from sketchbandits.policies.cslb_rooms import book_again, refit
+from sketchbandits.policies.cslb_rooms import refit
 from sketchbandits.policies.cslb_sentinel import lists_of, set_all_sentinels, set_sentinel
-from sketchbandits.policies.living import Living
+from sketchbandits.policies.living import Living, check_partition, warn_of_tolerance
 
 _ENGINES = {"coordinates": cslb_coordinates, "sketch": cslb_sketch}
 
@@ -103,50 +97,6 @@ def _for_sentinels(state: Any) -> tuple[Any, ...]:
         *lists_of(state),
         state.work,
     )
-
-
-def check_partition(
-    arms: Floats, sketch_size: int | None, partition: Partition | None, tolerance: float
-) -> tuple[int, float]:
-    """Sketch size and tolerance, given or the partition's; a partition that is not one of these arms is refused."""
-    tolerance = validate.number("tolerance", tolerance, least=0.0)
-    if tolerance >= 1.0:
-        raise ValueError(f"tolerance must be a number >= 0 and < 1, got {tolerance!r}")
-    if partition is None:
-        return validate.whole("sketch_size", sketch_size), tolerance
-    if not isinstance(partition, Partition):
-        raise ValueError(f"partition must be a Partition or None, got {partition!r}")
-    if sketch_size is not None and validate.whole("sketch_size", sketch_size) != partition.sketch_size:
-        raise ValueError(f"sketch_size must be left out or the partition's {partition.sketch_size}, got {sketch_size}")
-    found = (partition.labels.size, partition.bases.shape[1])
-    if found != arms.shape:
-        raise ValueError(f"partition must be one of arms of shape {arms.shape}, got one of shape {found}")
-    residuals = partition.residuals(arms)
-    if (worst := float(residuals.max())) > 2.0 * partition.tolerance:
-        raise ValueError(
-            f"partition must be one of these arms, within {partition.tolerance:g} of the spans of their clusters, "
-            f"got arm {int(residuals.argmax())} at {worst:.3g}"
-        )
-    if tolerance not in (0.0, partition.tolerance):
-        raise ValueError(f"tolerance must be left out or the partition's {partition.tolerance:g}, got {tolerance:g}")
-    return partition.sketch_size, partition.tolerance if partition.tolerance > NEGLIGIBLE else 0.0
-
-
-def warn_of_tolerance(tolerance: float, shared: Shared, horizon: int | None) -> None:
-    """One warning where what the tolerance may cost over the horizon makes the bound vacuous.
-
-    An arm off its span by ``tolerance`` can be worth ``S L tolerance`` more than its bound without the extra terms says,
-    in each of T rounds; beside the square root of T that any bound grows with, that must stay small.
-    """
-    if horizon is None or tolerance <= NEGLIGIBLE:
-        return
-    cost = shared.theta_norm * shared.arm_norm * tolerance * horizon
-    if cost > math.sqrt(horizon):
-        warnings.warn(
-            f"tolerance={tolerance:g} may cost S L eps T = {cost:.3g} of regret over horizon={horizon}, more than "
-            f"sqrt(T) = {math.sqrt(horizon):.3g}: the bound says nothing there; take a smaller tolerance",
-            stacklevel=3,
-        )
 
 
 class CSLB(Living):
@@ -206,11 +156,13 @@ class CSLB(Living):
             self._partition = partition or Partition.first_fit(
                 arms, sketch_size=sketch_size, tolerance=tolerance or None
             )
-            self._build_state(shared, log_share=math.log(self.partition.n_clusters / shared.delta))
+            self._build_state()
 
-    def _build_state(self, shared: Shared, log_share: float) -> None:
-        """The state before the first reward."""
+    def _build_state(self, partitions: int = 1) -> None:
+        """The state before the first reward, on the ``partitions``-th partition."""
         capped, engine = self.settings["radius"] != "paper", _ENGINES[self.settings["engine"]]
+        shared = Shared(**{name: self.settings[name] for name in Shared._fields})
+        log_share = self._share(self.partition.n_clusters, partitions)
         sentinels = Sentinels.build(self.partition, self.arms, shared, capped=capped, log_share=log_share)
         self.state = engine.build(self.arms, self.partition, sentinels, self._radius_array(shared), self._scan)
         if capped:
@@ -277,46 +229,18 @@ class CSLB(Living):
             set_sentinel(*(*_for_sentinels(self.state), c))
         choose(self.state)
 
-    def _new_share(self, partition: Partition) -> float:
-        j = int(self.state.clock[PARTITIONS]) + 1
-        return math.log((partition.n_clusters + 1) * j * (j + 1) / self.settings["delta"])
-
-    def _checked_partition(self, partition: Partition) -> Partition:
-        check_partition(self.arms, self.settings["sketch_size"], partition, self.settings["tolerance"])
-        return partition
-
-    def _rebuild(self, partition: Partition) -> None:
-        counts, sums, active = self.counts, self._sums(), self.active
-        partitions, share = int(self.state.clock[PARTITIONS]) + 1, self._new_share(partition)
-        self._partition, self._spans = partition, None
-        shared = Shared(**{name: self.settings[name] for name in Shared._fields})
-        self._build_state(shared, share)
-        self.state.clock[PARTITIONS], self.state.clock[FIRST] = partitions, partition.n_clusters
-        book_again(self.state, counts, sums, active)
+    def _renew_all(self) -> None:
         self._set_all_sentinels()
-        choose(self.state)
 
-    def _sums(self) -> Floats:
-        """Per arm the sum of its rewards, and what rounding has lost of it."""
-        sums: Floats = self.state.stats[[SUM, LOST]][:, self.state.place[SLOT, : self.n_arms]]
-        return sums
+    def _share(self, count: int, partitions: int) -> float:
+        later = partitions * (partitions + 1) * (count + 1) if partitions > 1 else count
+        return math.log(later / self.settings["delta"])
 
     @property
     def counts(self) -> NDArray[np.int64]:
         """How many rewards were booked for each arm."""
         return np.array(self.state.counts[self.state.place[SLOT, : self.n_arms]])
 
-    def _extra(self) -> dict[str, NDArray[Any]]:
-        part = self.partition
-        return {"labels": part.labels, "ranks": part.ranks, "bases": part.bases, "tolerance": np.array(part.tolerance)}
-
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:
         return _ENGINES[settings["engine"]].State
-
-    def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
-        for array in extra.values():
-            array.setflags(write=False)
-        self._partition = Partition(
-            extra["labels"], extra["ranks"], extra["bases"], self.settings["sketch_size"], float(extra["tolerance"])
-        )

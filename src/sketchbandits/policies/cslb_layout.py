@@ -14,8 +14,8 @@ from sketchbandits.linalg import Floats, Ints, add_exactly, tie_threshold
 from sketchbandits.partition import Partition
 from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, Shared
 
-# More rows of ``stats``: the largest value a bound may take, +inf for the paper's radius; what is added to a bound for an
-# arm off its cluster's span, -inf for one that may not be played; how far off that span it is.
+# More rows of ``stats``: the largest value a bound may take, +inf for the paper's radius; what is added to the bound of
+# an arm off its cluster's span, -inf for one that may not be played; how far off that span it is.
 CAP, OFFSET, OFF_SPAN = range(4, 7)
 N_STATS = 7
 SLOT, CLUSTER, ARM_AT = range(3)  # rows of ``place``
@@ -23,8 +23,8 @@ START, RANK, SAMPLES, BEST, STEPS, FORM, Z_START, A_START, L_START = range(9)  #
 NEGLIGIBLE = 1e-6  # a tolerance of rounding: arms that near to a span are treated as in it
 FEW, MANY, LISTED = range(3)  # values of FORM: how a cluster's statistics are kept
 TOP, UNCAPPED_TOP = -1, -2  # entries of ``values``: the largest bound of a search, and its winner's without the cap
-# Columns of ``level``: ln det V is LOGDET + ln GROWTH; SHARE is ln(1/delta') of the cluster's part of delta, LEAK the sum
-# of n OFF_SPAN^2 over its arms.
+# Columns of ``level``: ln det V is LOGDET + ln GROWTH; SHARE is ln(1/delta') of the cluster's part of delta, LEAK the
+# sum of n OFF_SPAN^2 over its arms.
 LOGDET, GROWTH, BETA, SENTINEL, UNCAPPED, SHARE, LEAK = range(7)
 # Entries of ``clock``: 1 + rewards booked, the cluster that changed last, a flag, how many clusters there were when the
 # first arm was added (0: none was), how many partitions there have been.

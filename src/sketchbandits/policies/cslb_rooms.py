@@ -186,7 +186,7 @@ class Spans:
         self.ranks = partition.ranks.copy()
         self.bases = np.zeros((k, rank, d))
         self.probes = np.zeros((k, d))
-        self.omega = np.random.default_rng([20_061_012, 1_730]).standard_normal(d)
+        self.omega: Floats = np.random.default_rng([20_061_012, 1_730]).standard_normal((d,))
         ends = np.cumsum(self.ranks)
         for c in range(k):
             self.bases[c, : self.ranks[c]] = partition.bases[ends[c] - self.ranks[c] : ends[c]]
@@ -199,19 +199,20 @@ class Spans:
 
     def find(self, arm: Floats) -> Found:
         """The first cluster whose span holds the arm, else the last with room for its direction, else a new one."""
-        unit, suspects = np.empty((1, arm.size)), np.zeros(1, np.int64)
+        unit: Floats = np.empty((1, arm.size))
+        suspects = np.zeros(1, np.int64)
         unit_rows(arm[None], unit, suspects, 0, 1)
-        x, coordinates = unit[0], np.empty(self.rank)
+        x: Floats = unit[0]
+        coordinates = np.empty(self.rank)
         near = np.abs(self.probes[: self.ranks.size] @ x) <= self.tolerance + 1e-9
         for c in np.flatnonzero(near).tolist():
-            if remove_projection(self.bases[c], int(self.ranks[c]), x.copy(), coordinates) <= self.tolerance:
+            if remove_projection(self.bases[c], int(self.ranks[c]), np.array(x), coordinates) <= self.tolerance:
                 return Found(c, None)
         with_room = np.flatnonzero(self.ranks < self.rank)
         c = int(with_room[-1]) if with_room.size else self.ranks.size
-        if with_room.size:
-            left = remove_projection(self.bases[c], int(self.ranks[c]), x, coordinates)
-            x = x * (1.0 / left)  # as `first_fit.settle` has it, to the last bit
-        return Found(c, x)
+        basis, rank = (self.bases[c], int(self.ranks[c])) if with_room.size else (self.bases[0], 0)
+        left = remove_projection(basis, rank, x, coordinates)
+        return Found(c, x * (1.0 / left))  # as `first_fit.settle` has it, to the last bit
 
     def extend(self, found: Found) -> None:
         """Take a new arm's direction into the basis of its cluster, which may be a new one."""

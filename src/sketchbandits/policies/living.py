@@ -13,16 +13,17 @@ counts and sums of *all* arms ever added: leaving out arms that were removed aft
 """
 
 import math
-from typing import NamedTuple, Self
+import warnings
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
 from sketchbandits.confidence import RIDGE
-from sketchbandits.linalg import Floats
+from sketchbandits.linalg import Floats, Ints
 from sketchbandits.partition import Partition
-from sketchbandits.policies.base import MEAN, WIDTH2, Policy, checked_arms
+from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, Policy, Shared, checked_arms, choose
 from sketchbandits.policies.cslb_coordinates import estimate_of, frame_of
 from sketchbandits.policies.cslb_layout import (
     A_START,
@@ -35,12 +36,13 @@ from sketchbandits.policies.cslb_layout import (
     NEGLIGIBLE,
     OFF_SPAN,
     OFFSET,
+    PARTITIONS,
     RANK,
     SHARE,
     SLOT,
     START,
 )
-from sketchbandits.policies.cslb_rooms import SPARE, Found, Spans, block, refit, sizes, with_rooms
+from sketchbandits.policies.cslb_rooms import SPARE, Found, Spans, block, book_again, refit, sizes, with_rooms
 
 
 class Repartition(NamedTuple):
@@ -50,6 +52,50 @@ class Repartition(NamedTuple):
     clusters_after: int
     ratio: float
     done: bool
+
+
+def check_partition(
+    arms: Floats, sketch_size: int | None, partition: Partition | None, tolerance: float
+) -> tuple[int, float]:
+    """Sketch size and tolerance, given or the partition's; a partition that is not one of these arms is refused."""
+    tolerance = validate.number("tolerance", tolerance, least=0.0)
+    if tolerance >= 1.0:
+        raise ValueError(f"tolerance must be a number >= 0 and < 1, got {tolerance!r}")
+    if partition is None:
+        return validate.whole("sketch_size", sketch_size), tolerance
+    if not isinstance(partition, Partition):
+        raise ValueError(f"partition must be a Partition or None, got {partition!r}")
+    if sketch_size is not None and validate.whole("sketch_size", sketch_size) != partition.sketch_size:
+        raise ValueError(f"sketch_size must be left out or the partition's {partition.sketch_size}, got {sketch_size}")
+    found = (partition.labels.size, partition.bases.shape[1])
+    if found != arms.shape:
+        raise ValueError(f"partition must be one of arms of shape {arms.shape}, got one of shape {found}")
+    residuals = partition.residuals(arms)
+    if (worst := float(residuals.max())) > 2.0 * partition.tolerance:
+        raise ValueError(
+            f"partition must be one of these arms, within {partition.tolerance:g} of the spans of their clusters, "
+            f"got arm {int(residuals.argmax())} at {worst:.3g}"
+        )
+    if tolerance not in (0.0, partition.tolerance):
+        raise ValueError(f"tolerance must be left out or the partition's {partition.tolerance:g}, got {tolerance:g}")
+    return partition.sketch_size, partition.tolerance if partition.tolerance > NEGLIGIBLE else 0.0
+
+
+def warn_of_tolerance(tolerance: float, shared: Shared, horizon: int | None) -> None:
+    """One warning where what the tolerance may cost over the horizon makes the bound vacuous.
+
+    An arm off its span by ``tolerance`` can be worth ``S L tolerance`` more than a bound without the extra terms says,
+    in each of T rounds; beside the square root of T that any bound grows with, that must stay small.
+    """
+    if horizon is None or tolerance <= NEGLIGIBLE:
+        return
+    cost = shared.theta_norm * shared.arm_norm * tolerance * horizon
+    if cost > math.sqrt(horizon):
+        warnings.warn(
+            f"tolerance={tolerance:g} may cost S L eps T = {cost:.3g} of regret over horizon={horizon}, more than "
+            f"sqrt(T) = {math.sqrt(horizon):.3g}: the bound says nothing there; take a smaller tolerance",
+            stacklevel=3,
+        )
 
 
 def later_share(k: int) -> float:
@@ -131,15 +177,27 @@ class Living(Policy):
         self._check_living()
         size = self.settings["sketch_size"]
         candidate = partition or Partition.subspaces(self.arms, size, tolerance=self._given_tolerance())
-        candidate = self._checked_partition(candidate)
+        check_partition(self.arms, size, candidate, self.settings["tolerance"])
         rounds = max(1, int(self.state.counts.sum()))
         ranks = [int(part.ranks.max(initial=1)) for part in (self.partition, candidate)]
         now = predicted_regret(self.partition.n_clusters, ranks[0], float(self.state.level[0, SHARE]), rounds)
-        then = predicted_regret(candidate.n_clusters, ranks[1], self._new_share(candidate), rounds)
+        share = self._share(candidate.n_clusters, int(self.state.clock[PARTITIONS]) + 1)
+        then = predicted_regret(candidate.n_clusters, ranks[1], share, rounds)
         before, done = self.partition.n_clusters, force or then < now
         if done:
             self._rebuild(candidate)
         return Repartition(before, candidate.n_clusters, then / now, done)
+
+    def _extra(self) -> dict[str, NDArray[Any]]:
+        part = self.partition
+        return {"labels": part.labels, "ranks": part.ranks, "bases": part.bases, "tolerance": np.array(part.tolerance)}
+
+    def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
+        for array in extra.values():
+            array.setflags(write=False)
+        self._partition = Partition(
+            extra["labels"], extra["ranks"], extra["bases"], self.settings["sketch_size"], float(extra["tolerance"])
+        )
 
     def _add(self, arm: Floats) -> int:
         """Give one arm its slot; returns its cluster."""
@@ -241,14 +299,29 @@ class Living(Policy):
         """Renew these clusters' sentinels, then the choice."""
         raise NotImplementedError
 
-    def _new_share(self, partition: Partition) -> float:
-        """``ln(1/delta')`` of a cluster of the next partition."""
+    def _renew_all(self) -> None:
+        """Renew every cluster's sentinel."""
         raise NotImplementedError
 
-    def _checked_partition(self, partition: Partition) -> Partition:
-        """A partition of these arms; any other is refused."""
+    def _share(self, count: int, partitions: int) -> float:
+        """``ln(1/delta')`` of each of ``count`` clusters known at first, on the ``partitions``-th partition."""
         raise NotImplementedError
+
+    def _build_state(self, partitions: int = 1) -> None:
+        """The state before the first reward, on the ``partitions``-th partition."""
+        raise NotImplementedError
+
+    def _book_scales(self, counts: Ints, sums: Floats) -> None:
+        """What else there is to rebuild from every arm's count and sum."""
 
     def _rebuild(self, partition: Partition) -> None:
         """The state anew on another partition, with every arm's count and sum."""
-        raise NotImplementedError
+        slots, partitions = self.state.place[SLOT, : self.n_arms], int(self.state.clock[PARTITIONS]) + 1
+        counts, sums, active = self.state.counts[slots], self.state.stats[[SUM, LOST]][:, slots], self.active
+        self._partition, self._spans = partition, None
+        self._build_state(partitions)
+        self.state.clock[[FIRST, PARTITIONS]] = partition.n_clusters, partitions
+        book_again(self.state, counts, sums, active)
+        self._book_scales(counts, sums.sum(axis=0))
+        self._renew_all()
+        choose(self.state)

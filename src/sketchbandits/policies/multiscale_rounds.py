@@ -1,0 +1,477 @@
+"""A round of multi-scale CS-LB: book a reward on every scale, spend the budget on the space, choose.
+
+The cluster's fit is CS-LB's. A ray's is one number. The space's fit is a triangular system, moved by Givens rotations
+(`linalg.triangular_step`), and evaluated *lazily*: a bound of an older fit stays valid, so only an arm that is about to
+be played is asked again, until the winner's bound is of the published fit or the budget is used up.
+"""
+
+import numpy as np
+
+from sketchbandits.compiled import kernel
+from sketchbandits.confidence import RIDGE, radius_at, radius_value
+from sketchbandits.linalg import (
+    Floats,
+    Ints,
+    add_exactly,
+    assign,
+    scale,
+    solve_upper,
+    tie_threshold,
+    triangular_step,
+)
+from sketchbandits.policies.base import MEAN, WIDTH2, register
+from sketchbandits.policies.cslb_coordinates import is_sound, refit_cluster, step_few, step_many
+from sketchbandits.policies.cslb_layout import (
+    ARM_AT,
+    BEST,
+    BETA,
+    CAP,
+    CHANGED,
+    FEW,
+    FORM,
+    GROWTH,
+    LEAK,
+    LOGDET,
+    OFF_SPAN,
+    OFFSET,
+    ROUND,
+    START,
+    TOP,
+    UNCAPPED_TOP,
+    book,
+    cluster_radius,
+)
+from sketchbandits.policies.cslb_tournament import first_capped_cluster, put_sentinel
+from sketchbandits.policies.multiscale_state import (
+    AT,
+    BANK,
+    BATCH,
+    BUDGET,
+    DIRECTION,
+    IN_BATCH,
+    IN_QUEUE,
+    INFORMATION,
+    INFORMATION_LOST,
+    LENGTH,
+    LOGDET_MADE,
+    LOGDET_SHOWN,
+    MADE,
+    MOST,
+    N_BATCHED,
+    N_QUEUED,
+    NEWS,
+    QUEUE,
+    QUEUED,
+    RAY,
+    RAY_SHARE,
+    REWARD,
+    REWARD_LOST,
+    SHOWN,
+    SPACE,
+    STAMP,
+    SUM_BATCHED,
+    SUM_QUEUED,
+    VERSION,
+    MultiscaleState,
+)
+
+LEAST_NEWS = 1.0 / 16.0  # information, in ln det, from which a new fit of the space is worth its work
+ROW, EVALUATION, PUBLICATION = 3.0, 1.0, 1.5  # operations of each, in D^2
+
+
+@kernel
+def book_ray(rays: Floats, direction: Floats, stats: Floats, slot: int, first: int, last: int, reward: float) -> None:
+    """Book a reward on its ray, and renew the bounds of the ray's arms, which are among the slots ``first : last``."""
+    number, s = stats[RAY, slot], stats[LENGTH, slot]
+    if number < 0.0:
+        return  # a zero arm teaches nothing
+    g = int(number)
+    add_exactly(rays[INFORMATION], rays[INFORMATION_LOST], g, s * s)
+    add_exactly(rays[REWARD], rays[REWARD_LOST], g, s * reward)
+    for i in range(first, last):
+        if stats[RAY, i] == number:
+            stats[DIRECTION, i] = direction_bound(rays, direction, g, stats[LENGTH, i])
+
+
+@kernel
+def direction_bound(rays: Floats, direction: Floats, g: int, length: float) -> float:
+    """``s b/V + beta |s|/sqrt(V)`` with ``V = ridge + sum n s^2`` and ``b = sum s y`` over the ray."""
+    information = rays[INFORMATION, g] + rays[INFORMATION_LOST, g]
+    V = direction[RIDGE] + information
+    beta = radius_at(direction, 0.0, np.log1p(information / direction[RIDGE]), rays[RAY_SHARE, g])
+    return length * (rays[REWARD, g] + rays[REWARD_LOST, g]) / V + beta * abs(length) / np.sqrt(V)
+
+
+@kernel
+def book_cluster(
+    counts: Ints,
+    stats: Floats,
+    shape: Ints,
+    level: Floats,
+    radius: Floats,
+    coordinates: Floats,
+    whitened: Floats,
+    core: Floats,
+    listed: Ints,
+    work: Floats,
+    c: int,
+    slot: int,
+    reward: float,
+) -> float:
+    """Book a reward into its cluster's fit; return by how much its ``ln det V`` has grown."""
+    level[c, LEAK] += stats[OFF_SPAN, slot] ** 2
+    before = level[c, LOGDET] + np.log(level[c, GROWTH])
+    if shape[c, FORM] == FEW:
+        D = step_few(stats, shape, core, work, c, slot, reward)
+    else:
+        D = step_many(stats, shape, whitened, core, work, c, slot, reward)
+    if not is_sound(shape, level, c, D):
+        refit_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c)
+    return level[c, LOGDET] + np.log(level[c, GROWTH]) - before
+
+
+@kernel
+def queue(waiting: Ints, owed: Floats, ticks: Ints, arm: int, reward: float) -> None:
+    """Let a reward wait for the next batch of the space's fit."""
+    if waiting[QUEUED, arm] == 0:
+        waiting[QUEUED, arm] = 1
+        waiting[QUEUE, ticks[IN_QUEUE]] = arm
+        ticks[IN_QUEUE] += 1
+    waiting[N_QUEUED, arm] += 1
+    owed[SUM_QUEUED, arm] += reward
+
+
+@kernel
+def freeze(waiting: Ints, owed: Floats, meter: Floats, ticks: Ints) -> None:
+    """What waits becomes a batch: all rewards up to this round."""
+    for k in range(ticks[IN_QUEUE]):
+        arm = waiting[QUEUE, k]
+        waiting[BATCH, k], waiting[N_BATCHED, arm] = arm, waiting[N_QUEUED, arm]
+        owed[SUM_BATCHED, arm] = owed[SUM_QUEUED, arm]
+        waiting[QUEUED, arm] = waiting[N_QUEUED, arm] = 0
+        owed[SUM_QUEUED, arm] = 0.0
+    ticks[IN_BATCH], ticks[AT], ticks[IN_QUEUE] = ticks[IN_QUEUE], 0, 0
+    meter[NEWS] = 0.0
+
+
+@kernel
+def publish(factor: Floats, target: Floats, theta: Floats, meter: Floats, ticks: Ints) -> None:
+    """The fit in the making becomes the one that bounds are from."""
+    for k in range(theta.size):
+        assign(factor[SHOWN, k], factor[MADE, k])
+    assign(target[SHOWN], target[MADE])
+    solve_upper(factor[SHOWN], target[SHOWN], theta)
+    meter[LOGDET_SHOWN] = meter[LOGDET_MADE]
+    ticks[VERSION] += 1
+
+
+@kernel
+def work_off(
+    features: Floats,
+    factor: Floats,
+    target: Floats,
+    theta: Floats,
+    waiting: Ints,
+    owed: Floats,
+    meter: Floats,
+    ticks: Ints,
+) -> None:
+    """Spend what was saved up on the batch's rows, freezing a new batch where there is enough to learn."""
+    d = theta.size
+    cost = ROW * d * d
+    row = np.empty(0)
+    while meter[BANK] >= cost:
+        if ticks[AT] == ticks[IN_BATCH]:
+            if ticks[IN_QUEUE] == 0 or meter[NEWS] < LEAST_NEWS:
+                return
+            freeze(waiting, owed, meter, ticks)
+        if row.size == 0:
+            row = np.empty(d)
+        arm = waiting[BATCH, ticks[AT]]
+        weight = np.sqrt(float(waiting[N_BATCHED, arm]))
+        assign(row, features[arm])
+        scale(row, weight)
+        meter[LOGDET_MADE] += triangular_step(factor[MADE], target[MADE], row, owed[SUM_BATCHED, arm] / weight)
+        meter[BANK] -= cost
+        ticks[AT] += 1
+        if ticks[AT] == ticks[IN_BATCH]:
+            meter[BANK] -= PUBLICATION * d * d
+            publish(factor, target, theta, meter, ticks)
+
+
+@kernel
+def space_bound(features: Floats, factor: Floats, theta: Floats, space: Floats, logdet: float, arm: int) -> float:
+    """``x.theta + beta ||x||_{V^-1}`` of the published fit, by one triangular solution."""
+    d, R = theta.size, factor[SHOWN]
+    x, mean, total = features[arm].copy(), 0.0, 0.0
+    for k in range(d):
+        mean += x[k] * theta[k]
+    for k in range(d):
+        s = x[k] / R[k, k]
+        total += s * s
+        for i in range(k + 1, d):
+            x[i] -= s * R[k, i]
+    return mean + radius_value(space, 0.0, logdet) * np.sqrt(total)
+
+
+@kernel
+def best_of_all_scales(stats: Floats, first: int, last: int, beta: float, values: Floats) -> int:
+    """The first slot of a range by (bound, bound without the prior's cap, lowest index)."""
+    top = -np.inf
+    for i in range(first, last):
+        value = stats[MEAN, i] + beta * np.sqrt(stats[WIDTH2, i]) + stats[OFFSET, i]
+        values[i] = min(value, min(stats[DIRECTION, i], stats[SPACE, i]))
+        top = max(top, min(values[i], stats[CAP, i]))
+    threshold = tie_threshold(top)
+    uncapped = -np.inf
+    for i in range(first, last):
+        if min(values[i], stats[CAP, i]) >= threshold:
+            uncapped = max(uncapped, values[i])
+    least = tie_threshold(uncapped)
+    i = first
+    while values[i] < least or min(values[i], stats[CAP, i]) < threshold:
+        i += 1
+    values[TOP] = top
+    values[UNCAPPED_TOP] = values[i]
+    return i
+
+
+@kernel
+def renew(stats: Floats, shape: Ints, level: Floats, tree: Floats, work: Floats, c: int, beta: float) -> None:
+    """Give a cluster its best slot and its sentinel."""
+    level[c, BETA] = beta
+    shape[c, BEST] = best_of_all_scales(stats, shape[c, START], shape[c + 1, START], beta, work)
+    put_sentinel(level, tree, c, work[TOP], work[UNCAPPED_TOP])
+
+
+@kernel
+def book_everywhere(
+    counts: Ints,
+    place: Ints,
+    stats: Floats,
+    shape: Ints,
+    level: Floats,
+    clock: Ints,
+    radius: Floats,
+    coordinates: Floats,
+    whitened: Floats,
+    core: Floats,
+    listed: Ints,
+    work: Floats,
+    rays: Floats,
+    direction: Floats,
+    waiting: Ints,
+    owed: Floats,
+    meter: Floats,
+    ticks: Ints,
+    arm: int,
+    reward: float,
+) -> None:
+    """Book a reward on every scale; on the space's it waits."""
+    slot = book(counts, place, stats, shape, clock, arm, reward)
+    c = clock[CHANGED]
+    meter[NEWS] += book_cluster(
+        counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c, slot, reward
+    )
+    book_ray(rays, direction, stats, slot, shape[c, START], shape[c + 1, START], reward)
+    meter[BANK] = min(meter[BANK] + meter[BUDGET], meter[MOST])
+    if waiting[STAMP, arm] >= 0:
+        queue(waiting, owed, ticks, arm, reward)
+
+
+@kernel
+def work_is_due(meter: Floats, ticks: Ints, d: int) -> bool:
+    """Whether the space's fit has something to do and the means to do it."""
+    if d == 0 or meter[BANK] < ROW * d * d:
+        return False
+    return ticks[AT] < ticks[IN_BATCH] or (ticks[IN_QUEUE] > 0 and meter[NEWS] >= LEAST_NEWS)
+
+
+@kernel
+def next_arm(
+    place: Ints,
+    stats: Floats,
+    shape: Ints,
+    level: Floats,
+    tree: Floats,
+    clock: Ints,
+    radius: Floats,
+    work: Floats,
+    space: Floats,
+    features: Floats,
+    factor: Floats,
+    theta: Floats,
+    waiting: Ints,
+    meter: Floats,
+    ticks: Ints,
+) -> int:
+    """Renew the sentinel of the cluster that changed; then ask the winner's space bound until it is up to date."""
+    if clock[ROUND] > 1:
+        changed = clock[CHANGED]
+        renew(stats, shape, level, tree, work, changed, cluster_radius(radius, shape, level, changed))
+    d = theta.size
+    while True:
+        c = first_capped_cluster(level, tree)
+        slot = shape[c, BEST]
+        arm = place[ARM_AT, slot]
+        stamp = waiting[STAMP, arm]
+        if d == 0 or stamp < 0 or stamp == ticks[VERSION]:
+            return arm
+        cost = EVALUATION * d * d + (shape[c + 1, START] - shape[c, START])
+        if meter[BANK] < cost:
+            return arm
+        meter[BANK] -= cost
+        stats[SPACE, slot] = space_bound(features, factor, theta, space, meter[LOGDET_SHOWN], arm)
+        waiting[STAMP, arm] = ticks[VERSION]
+        renew(stats, shape, level, tree, work, c, level[c, BETA])
+
+
+@kernel
+def absorb(state: MultiscaleState, arm: int, reward: float) -> None:
+    """Book a reward on every scale, then spend what there is on the space's."""
+    book_everywhere(
+        state.counts,
+        state.place,
+        state.stats,
+        state.shape,
+        state.level,
+        state.clock,
+        state.radius,
+        state.coordinates,
+        state.whitened,
+        state.core,
+        state.listed,
+        state.work,
+        state.rays,
+        state.direction,
+        state.waiting,
+        state.owed,
+        state.meter,
+        state.ticks,
+        arm,
+        reward,
+    )
+    if work_is_due(state.meter, state.ticks, state.theta.size):
+        work_off(
+            state.features,
+            state.factor,
+            state.target,
+            state.theta,
+            state.waiting,
+            state.owed,
+            state.meter,
+            state.ticks,
+        )
+
+
+@kernel
+def choose(state: MultiscaleState) -> None:
+    """Write the next arm into the state."""
+    state.choice[0] = next_arm(
+        state.place,
+        state.stats,
+        state.shape,
+        state.level,
+        state.tree,
+        state.clock,
+        state.radius,
+        state.work,
+        state.space,
+        state.features,
+        state.factor,
+        state.theta,
+        state.waiting,
+        state.meter,
+        state.ticks,
+    )
+
+
+@kernel
+def play(state: MultiscaleState, means: Floats, gaps: Floats, noise: Floats) -> float:
+    """`base.general_play` with the state's arrays at hand."""
+    choice, counts, place, stats, shape, level, clock, radius, coordinates, whitened, core, listed, tree, work = (
+        state.choice,
+        state.counts,
+        state.place,
+        state.stats,
+        state.shape,
+        state.level,
+        state.clock,
+        state.radius,
+        state.coordinates,
+        state.whitened,
+        state.core,
+        state.listed,
+        state.tree,
+        state.work,
+    )
+    rays, direction, space, features, factor, target, theta, waiting, owed, meter, ticks = (
+        state.rays,
+        state.direction,
+        state.space,
+        state.features,
+        state.factor,
+        state.target,
+        state.theta,
+        state.waiting,
+        state.owed,
+        state.meter,
+        state.ticks,
+    )
+    regret = 0.0
+    for t in range(noise.size):
+        arm = choice[0]
+        regret += gaps[arm]
+        book_everywhere(
+            counts,
+            place,
+            stats,
+            shape,
+            level,
+            clock,
+            radius,
+            coordinates,
+            whitened,
+            core,
+            listed,
+            work,
+            rays,
+            direction,
+            waiting,
+            owed,
+            meter,
+            ticks,
+            arm,
+            means[arm] + noise[t],
+        )
+        if work_is_due(meter, ticks, theta.size):
+            work_off(features, factor, target, theta, waiting, owed, meter, ticks)
+        choice[0] = next_arm(
+            place,
+            stats,
+            shape,
+            level,
+            tree,
+            clock,
+            radius,
+            work,
+            space,
+            features,
+            factor,
+            theta,
+            waiting,
+            meter,
+            ticks,
+        )
+    return regret
+
+
+@kernel
+def renew_all(state: MultiscaleState) -> None:
+    """`renew` of every cluster."""
+    for c in range(state.level.shape[0]):
+        beta = cluster_radius(state.radius, state.shape, state.level, c)
+        renew(state.stats, state.shape, state.level, state.tree, state.work, c, beta)
+
+
+register(MultiscaleState, absorb=absorb, choose=choose, play=play)
