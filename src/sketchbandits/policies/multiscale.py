@@ -19,8 +19,8 @@ Proof: docs/math/multiscale.md. An old space bound stays valid; it only is not t
 
 **Cost** O(r^2 + |C| r) a round for a cluster of rank r, O(log K) to choose, plus ``budget`` operations on average for
 the space: a row into its fit is 3 D^2, an arm's bound D^2 (D the rank of all arms, at most d). A new fit begins only
-when the clusters have gained 1/16 of information since the last, so that in the long run the space costs next to
-nothing; the budget bounds the beginning. Memory O(N (d + l) + D^2).
+when the determinants of clusters have grown by 1/16 in all since the last, so that in the long run the space costs
+next to nothing; the budget bounds the beginning. Memory O(N (d + l) + D^2).
 
 **Reference** Intersecting confidence sets is folklore; clusters and sentinels are from Yang, Xie and Lian (CS-LB); the
 radius is the analytic martingale mixture of Flynn, Reeb, Kandemir and Peters (NeurIPS 2023).
@@ -108,7 +108,7 @@ class MultiscaleCSLB(Living):
         arm_norm: float | None = None,
         delta: float = 0.01,
         radius: str = "mixture",
-        budget: int = 4096,
+        budget: int = 2048,
         tolerance: float = 0.0,
         horizon: int | None = None,
         seed: Any = None,

@@ -29,9 +29,7 @@ from sketchbandits.policies.cslb_layout import (
     CHANGED,
     FEW,
     FORM,
-    GROWTH,
     LEAK,
-    LOGDET,
     OFF_SPAN,
     OFFSET,
     ROUND,
@@ -75,7 +73,7 @@ from sketchbandits.policies.multiscale_state import (
     MultiscaleState,
 )
 
-LEAST_NEWS = 1.0 / 16.0  # information, in ln det, from which a new fit of the space is worth its work
+LEAST_NEWS = 1.0 / 16.0  # summed growth of clusters' det V from which a new fit of the space is worth its work
 ROW, EVALUATION, PUBLICATION = 3.0, 1.0, 1.5  # operations of each, in D^2
 
 
@@ -118,16 +116,15 @@ def book_cluster(
     slot: int,
     reward: float,
 ) -> float:
-    """Book a reward into its cluster's fit; return by how much its ``ln det V`` has grown."""
+    """Book a reward into its cluster's fit; return the factor by which its det V has grown."""
     level[c, LEAK] += stats[OFF_SPAN, slot] ** 2
-    before = level[c, LOGDET] + np.log(level[c, GROWTH])
     if shape[c, FORM] == FEW:
         D = step_few(stats, shape, core, work, c, slot, reward)
     else:
         D = step_many(stats, shape, whitened, core, work, c, slot, reward)
     if not is_sound(shape, level, c, D):
         refit_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c)
-    return level[c, LOGDET] + np.log(level[c, GROWTH]) - before
+    return D
 
 
 @kernel
@@ -270,9 +267,8 @@ def book_everywhere(
     """Book a reward on every scale; on the space's it waits."""
     slot = book(counts, place, stats, shape, clock, arm, reward)
     c = clock[CHANGED]
-    meter[NEWS] += book_cluster(
-        counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c, slot, reward
-    )
+    D = book_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c, slot, reward)
+    meter[NEWS] += max(D - 1.0, 0.0)
     book_ray(rays, direction, stats, slot, shape[c, START], shape[c + 1, START], reward)
     meter[BANK] = min(meter[BANK] + meter[BUDGET], meter[MOST])
     if waiting[STAMP, arm] >= 0:

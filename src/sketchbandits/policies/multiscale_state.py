@@ -23,8 +23,8 @@ INFORMATION, INFORMATION_LOST, REWARD, REWARD_LOST, RAY_SHARE = range(5)
 # how many rewards each arm has in the queue and in the batch.
 STAMP, QUEUED, QUEUE, BATCH, N_QUEUED, N_BATCHED = range(6)
 SUM_QUEUED, SUM_BATCHED = range(2)  # rows of ``owed``: the rewards' sums
-# Entries of ``meter``: operations saved up, a round's budget, the most that may be saved; information gained since the
-# last batch was frozen; ln det V of the published fit and of the one in the making.
+# Entries of ``meter``: operations saved up, a round's budget, the most that may be saved; what clusters have learned
+# since the last batch was frozen, as the sum of their det V's growth; ln det V of the published fit and of the other.
 BANK, BUDGET, MOST, NEWS, LOGDET_SHOWN, LOGDET_MADE = range(6)
 VERSION, IN_QUEUE, IN_BATCH, AT, N_RAYS, FIRST_RAYS = range(6)  # entries of ``ticks``
 SHOWN, MADE = range(2)  # the published fit and the one in the making
