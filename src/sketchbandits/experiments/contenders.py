@@ -12,20 +12,21 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sketchbandits.linalg import Floats
-from sketchbandits.policies import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB
+from sketchbandits.policies import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, MultiscaleCSLB
 from sketchbandits.policies.base import Policy
 
 
 class Kind(NamedTuple):
-    """A policy class, its name in text and figures, its colour and its line."""
+    """A policy class, its name in text and figures, its colour, its line, and what it is not told but chooses."""
 
     policy: type[Policy]
     label: str
     colour: str
     line: str = "-"
+    chooses: tuple[str, ...] = ()
 
 
-# Okabe and Ito's colours, told apart by colour-blind readers; the four that the paper does not play have others.
+# Okabe and Ito's colours, told apart by colour-blind readers; those that the paper does not play have others.
 KINDS = {
     "cslb": Kind(CSLB, "CS-LB", "#0072B2"),
     "oful": Kind(OFUL, "OFUL", "#D55E00"),
@@ -36,6 +37,7 @@ KINDS = {
     "lints": Kind(LinTS, "LinTS", "#E69F00"),
     "dbslinucb": Kind(DBSLinUCB, "DBSLinUCB", "#882255", "-."),
     "cbrap": Kind(CBRAP, "CBRAP", "#999999", ":"),
+    "multiscale": Kind(MultiscaleCSLB, "multi-scale", "#B01030", chooses=("ridge",)),
 }
 
 
@@ -80,7 +82,7 @@ class Contender:
 
     def build(self, arms: Floats, parameters: Mapping[str, Any], seed: Any) -> Policy:
         """The policy on ``arms``: of ``parameters`` it takes those it has; its own options come first."""
-        accepted = _parameters(self.kind)
+        accepted = set(_parameters(self.kind)) - set(KINDS[self.kind].chooses)
         given = {name: value for name, value in parameters.items() if name in accepted}
         try:
             return KINDS[self.kind].policy(arms, **{**given, **dict(self.options), "seed": seed})
