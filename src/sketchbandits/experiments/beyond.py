@@ -180,7 +180,7 @@ def frontier_figure(study: Mapping[str, Experiment]) -> "Figure":
 
     with drawing.style():
         figure = Figure(figsize=(10.5, 4.6), layout="constrained")
-        panels = figure.subplots(1, len(FRONTIER))
+        panels = figure.subplots(1, len(FRONTIER), squeeze=False)[0]
         for ax, (name, (n_arms, dim, size, group)) in zip(panels, FRONTIER.items(), strict=True):
             experiment = study["frontier"]
             for key in experiment:
