@@ -1,4 +1,4 @@
-"""Where policies are tried: arm generators, reward noise, linear environments and labelled data as bandits."""
+"""Where policies are tried: arm generators, reward noise, linear environments, labelled data and logs as bandits."""
 
 from sketchbandits.environments.arms import (
     correlated_arms,
@@ -7,16 +7,24 @@ from sketchbandits.environments.arms import (
     subspace_arms,
     uniform_parameter,
 )
+from sketchbandits.environments.factors import item_factors
 from sketchbandits.environments.labelled import LabelledEnvironment
 from sketchbandits.environments.linear import LinearEnvironment
+from sketchbandits.environments.movielens import read_movielens
 from sketchbandits.environments.noise import truncated_gaussian
+from sketchbandits.environments.ratings import Ratings
+from sketchbandits.environments.replay import ReplayEnvironment
 
 __all__ = [
     "LabelledEnvironment",
     "LinearEnvironment",
+    "Ratings",
+    "ReplayEnvironment",
     "correlated_arms",
     "heavy_tailed_arms",
     "isotropic_parameter",
+    "item_factors",
+    "read_movielens",
     "subspace_arms",
     "truncated_gaussian",
     "uniform_parameter",
