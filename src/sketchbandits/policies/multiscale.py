@@ -39,6 +39,7 @@ from sketchbandits.linalg import Floats
 from sketchbandits.partition import Partition
 from sketchbandits.policies.base import MEAN, WIDTH2, Shared, check_radius, check_shared, radius_array
 from sketchbandits.policies.base import choose as choose_next
+from sketchbandits.policies.contextual_multiscale import ContextualMultiscale
 from sketchbandits.policies.cslb_coordinates import build as build_clusters
 from sketchbandits.policies.cslb_layout import (
     BETA,
@@ -52,7 +53,7 @@ from sketchbandits.policies.cslb_layout import (
     cluster_radius,
 )
 from sketchbandits.policies.living import Living, check_partition, later_share, warn_of_tolerance
-from sketchbandits.policies.multiscale_rounds import direction_bound, renew, renew_all
+from sketchbandits.policies.multiscale_rounds import direction_bound, renew, renew_all, set_direction_bounds
 from sketchbandits.policies.multiscale_state import (
     BUDGET,
     DIRECTION,
@@ -137,6 +138,44 @@ class MultiscaleCSLB(Living):
             self._partition = partition or Partition.first_fit(arms, sketch_size=size, tolerance=tolerance or None)
             self._build_state()
 
+    @staticmethod
+    def contextual(
+        *,
+        dim: int,
+        sketch_size: int = SKETCH_SIZE,
+        memory: int = 2**26,
+        tolerance: float = 0.0,
+        ridge: float | None = None,
+        noise: float = 1.0,
+        theta_norm: float = 1.0,
+        arm_norm: float | None = None,
+        delta: float = 0.01,
+        radius: str = "mixture",
+        budget: int = 2**14,
+        horizon: int | None = None,
+        seed: Any = None,
+    ) -> ContextualMultiscale:
+        """Multi-scale CS-LB for contexts that arrive each round: clusters are found in the stream.
+
+        ``memory`` bounds the state, in bytes; ``budget`` the operations a round spends on the space's scale for
+        contexts that a cluster holds. The rest as above; see `contextual_multiscale`.
+        """
+        return ContextualMultiscale(
+            dim=dim,
+            sketch_size=sketch_size,
+            memory=memory,
+            tolerance=tolerance,
+            ridge=ridge,
+            noise=noise,
+            theta_norm=theta_norm,
+            arm_norm=arm_norm,
+            delta=delta,
+            radius=radius,
+            budget=budget,
+            horizon=horizon,
+            seed=seed,
+        )
+
     def _build_state(self, partitions: int = 1) -> None:
         """The state before the first reward, on the ``partitions``-th partition; the space's part goes on, if any."""
         part = self.partition
@@ -166,7 +205,7 @@ class MultiscaleCSLB(Living):
         self.state.rays[RAY_SHARE] = self._share(rays, partitions, "direction")
         self.state.ticks[[N_RAYS, FIRST_RAYS]] = rays
         self.state.clock[FIRST] = part.n_clusters
-        self._set_direction_bounds()
+        set_direction_bounds(self.state.rays, self.state.direction, self.state.stats)
         renew_all(self.state)
 
     def _space_arrays(self) -> dict[str, NDArray[Any]]:
@@ -177,6 +216,9 @@ class MultiscaleCSLB(Living):
         factor = np.zeros((2, d, d))
         factor[:] = np.eye(d) * math.sqrt(self._radius(max(d, 1), 0.0)[RIDGE])
         meter = np.zeros(6)
+        waiting = np.zeros((6, n), np.int64)
+        if d == 0:
+            waiting[STAMP] = OUTSIDE
         budget = float(self.settings["budget"])
         meter[BUDGET], meter[MOST] = budget, SAVED_ROUNDS * budget + 8.0 * d * d
         return {
@@ -184,7 +226,7 @@ class MultiscaleCSLB(Living):
             "factor": factor,
             "target": np.zeros((2, d)),
             "theta": np.zeros(d),
-            "waiting": np.zeros((6, n), np.int64),
+            "waiting": waiting,
             "owed": np.zeros((2, n)),
             "meter": meter,
             "ticks": np.zeros(6, np.int64),
@@ -218,14 +260,6 @@ class MultiscaleCSLB(Living):
             rows.append(own if part.tolerance > NEGLIGIBLE else own @ basis.T)
         return number_rays(sentinels, rows, min(part.tolerance, NEGLIGIBLE))
 
-    def _set_direction_bounds(self) -> None:
-        state = self.state
-        bounds = np.zeros(state.counts.size)
-        for slot in np.flatnonzero(state.stats[RAY] >= 0).tolist():
-            g = int(state.stats[RAY, slot])
-            bounds[slot] = direction_bound(state.rays, state.direction, g, state.stats[LENGTH, slot])
-        state.stats[DIRECTION] = bounds
-
     def scales(self) -> dict[str, Floats]:
         """Every arm's bound on each scale: prior, direction, cluster, space (the last +inf until it is asked for)."""
         state, slots = self.state, self.state.place[SLOT, : self.n_arms]
@@ -255,8 +289,8 @@ class MultiscaleCSLB(Living):
     def _admit(self, arm: int, slot: int, cluster: int, x: Floats) -> None:
         """The new arm's ray, found among its cluster's or new, and its place in the space."""
         self._grow_per_arm()
-        state = self.state
         g, length = self._ray_of(arm, slot, cluster, x)
+        state = self.state  # not before: a new ray may have moved it
         state.stats[RAY, slot], state.stats[LENGTH, slot], state.stats[SPACE, slot] = g, length, np.inf
         state.stats[DIRECTION, slot] = direction_bound(state.rays, state.direction, g, length) if g >= 0 else 0.0
         state.waiting[:, arm], state.owed[:, arm], state.features[arm] = 0, 0.0, 0.0
@@ -321,7 +355,7 @@ class MultiscaleCSLB(Living):
         own = ray >= 0
         for row, values in ((INFORMATION, counts * length**2), (REWARD, sums * length)):
             state.rays[row] = np.bincount(ray[own], values[own], minlength=state.rays.shape[1])
-        self._set_direction_bounds()
+        set_direction_bounds(self.state.rays, self.state.direction, self.state.stats)
 
     def _renew_all(self) -> None:
         renew_all(self.state)

@@ -14,6 +14,7 @@ from sketchbandits.linalg import (
     Ints,
     add_exactly,
     assign,
+    gram_step,
     scale,
     solve_upper,
     tie_threshold,
@@ -22,6 +23,7 @@ from sketchbandits.linalg import (
 from sketchbandits.policies.base import MEAN, WIDTH2, register
 from sketchbandits.policies.cslb_coordinates import is_sound, refit_cluster, step_few, step_many
 from sketchbandits.policies.cslb_layout import (
+    A_START,
     ARM_AT,
     BEST,
     BETA,
@@ -98,6 +100,14 @@ def direction_bound(rays: Floats, direction: Floats, g: int, length: float) -> f
     V = direction[RIDGE] + information
     beta = radius_at(direction, 0.0, np.log1p(information / direction[RIDGE]), rays[RAY_SHARE, g])
     return length * (rays[REWARD, g] + rays[REWARD_LOST, g]) / V + beta * abs(length) / np.sqrt(V)
+
+
+@kernel
+def set_direction_bounds(rays: Floats, direction: Floats, stats: Floats) -> None:
+    """The bound of every slot on the scale of its direction; 0 for a zero arm."""
+    for i in range(stats.shape[1]):
+        g = int(stats[RAY, i])
+        stats[DIRECTION, i] = direction_bound(rays, direction, g, stats[LENGTH, i]) if g >= 0 else 0.0
 
 
 @kernel
@@ -268,7 +278,8 @@ def book_everywhere(
     slot = book(counts, place, stats, shape, clock, arm, reward)
     c = clock[CHANGED]
     D = book_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c, slot, reward)
-    meter[NEWS] += max(D - 1.0, 0.0)
+    if D > 1.0:
+        meter[NEWS] += D - 1.0
     book_ray(rays, direction, stats, slot, shape[c, START], shape[c + 1, START], reward)
     meter[BANK] = min(meter[BANK] + meter[BUDGET], meter[MOST])
     if waiting[STAMP, arm] >= 0:
@@ -313,13 +324,79 @@ def next_arm(
         stamp = waiting[STAMP, arm]
         if d == 0 or stamp < 0 or stamp == ticks[VERSION]:
             return arm
-        cost = EVALUATION * d * d + (shape[c + 1, START] - shape[c, START])
+        # The bound, the cluster's scan and, where many tie at the cap, a look at every sentinel.
+        cost = EVALUATION * d * d + (shape[c + 1, START] - shape[c, START]) + level.shape[0]
         if meter[BANK] < cost:
             return arm
         meter[BANK] -= cost
         stats[SPACE, slot] = space_bound(features, factor, theta, space, meter[LOGDET_SHOWN], arm)
         waiting[STAMP, arm] = ticks[VERSION]
         renew(stats, shape, level, tree, work, c, level[c, BETA])
+
+
+@kernel
+def flat_step(
+    choice: Ints,
+    counts: Ints,
+    place: Ints,
+    stats: Floats,
+    shape: Ints,
+    level: Floats,
+    clock: Ints,
+    radius: Floats,
+    coordinates: Floats,
+    whitened: Floats,
+    core: Floats,
+    listed: Ints,
+    tree: Floats,
+    work: Floats,
+    rays: Floats,
+    direction: Floats,
+    space: Floats,
+    features: Floats,
+    factor: Floats,
+    target: Floats,
+    theta: Floats,
+    waiting: Ints,
+    owed: Floats,
+    meter: Floats,
+    ticks: Ints,
+    arm: int,
+    reward: float,
+) -> None:
+    """Book a reward, spend what there is on the space, choose; Numba takes fields from Python sooner than a tuple."""
+    book_everywhere(
+        counts,
+        place,
+        stats,
+        shape,
+        level,
+        clock,
+        radius,
+        coordinates,
+        whitened,
+        core,
+        listed,
+        work,
+        rays,
+        direction,
+        waiting,
+        owed,
+        meter,
+        ticks,
+        arm,
+        reward,
+    )
+    if work_is_due(meter, ticks, theta.size):
+        work_off(features, factor, target, theta, waiting, owed, meter, ticks)
+    choice[0] = next_arm(
+        place, stats, shape, level, tree, clock, radius, work, space, features, factor, theta, waiting, meter, ticks
+    )
+
+
+def step(state: MultiscaleState, arm: int, reward: float) -> None:
+    """`flat_step` on a state."""
+    flat_step(*state, arm, reward)
 
 
 @kernel
@@ -384,7 +461,7 @@ def choose(state: MultiscaleState) -> None:
 
 @kernel
 def play(state: MultiscaleState, means: Floats, gaps: Floats, noise: Floats) -> float:
-    """`base.general_play` with the state's arrays at hand."""
+    """`base.general_play` with the state's arrays at hand and the round in line: half the time."""
     choice, counts, place, stats, shape, level, clock, radius, coordinates, whitened, core, listed, tree, work = (
         state.choice,
         state.counts,
@@ -414,51 +491,52 @@ def play(state: MultiscaleState, means: Floats, gaps: Floats, noise: Floats) -> 
         state.meter,
         state.ticks,
     )
-    regret = 0.0
+    regret, d = 0.0, theta.size
     for t in range(noise.size):
         arm = choice[0]
         regret += gaps[arm]
-        book_everywhere(
-            counts,
-            place,
-            stats,
-            shape,
-            level,
-            clock,
-            radius,
-            coordinates,
-            whitened,
-            core,
-            listed,
-            work,
-            rays,
-            direction,
-            waiting,
-            owed,
-            meter,
-            ticks,
-            arm,
-            means[arm] + noise[t],
-        )
-        if work_is_due(meter, ticks, theta.size):
+        reward = means[arm] + noise[t]
+        # The round of `flat_step` in line: a call that is handed all these arrays takes as long as what it does.
+        slot = book(counts, place, stats, shape, clock, arm, reward)
+        c = clock[CHANGED]
+        first, last = shape[c, START], shape[c + 1, START]
+        level[c, LEAK] += stats[OFF_SPAN, slot] ** 2
+        if shape[c, FORM] == FEW:
+            D = gram_step(core, shape[c, A_START], stats, first, last - first, slot - first, reward, work)
+        else:
+            D = step_many(stats, shape, whitened, core, work, c, slot, reward)
+        if not is_sound(shape, level, c, D):
+            refit_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c)
+        if D > 1.0:
+            meter[NEWS] += D - 1.0
+        book_ray(rays, direction, stats, slot, first, last, reward)
+        meter[BANK] = min(meter[BANK] + meter[BUDGET], meter[MOST])
+        if waiting[STAMP, arm] >= 0:
+            queue(waiting, owed, ticks, arm, reward)
+        if work_is_due(meter, ticks, d):
             work_off(features, factor, target, theta, waiting, owed, meter, ticks)
-        choice[0] = next_arm(
-            place,
-            stats,
-            shape,
-            level,
-            tree,
-            clock,
-            radius,
-            work,
-            space,
-            features,
-            factor,
-            theta,
-            waiting,
-            meter,
-            ticks,
-        )
+        renew(stats, shape, level, tree, work, c, cluster_radius(radius, shape, level, c))
+        c = first_capped_cluster(level, tree)
+        arm = place[ARM_AT, shape[c, BEST]]
+        if d > 0 and 0 <= waiting[STAMP, arm] < ticks[VERSION] and meter[BANK] >= EVALUATION * d * d:
+            arm = next_arm(
+                place,
+                stats,
+                shape,
+                level,
+                tree,
+                clock,
+                radius,
+                work,
+                space,
+                features,
+                factor,
+                theta,
+                waiting,
+                meter,
+                ticks,
+            )
+        choice[0] = arm
     return regret
 
 
@@ -470,4 +548,4 @@ def renew_all(state: MultiscaleState) -> None:
         renew(state.stats, state.shape, state.level, state.tree, state.work, c, beta)
 
 
-register(MultiscaleState, absorb=absorb, choose=choose, play=play)
+register(MultiscaleState, absorb=absorb, choose=choose, step=step, play=play)
