@@ -3,7 +3,7 @@
 import inspect
 
 import sketchbandits
-from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB
+from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, MultiscaleCSLB
 from sketchbandits.policies.base import Policy
 from sketchbandits.sketches import DyadicBlocks, FrequentDirections, SpectralCompensation
 
@@ -21,6 +21,11 @@ POLICIES = {
     "cslb-all": lambda arms: CSLB(arms, sketch_size=100),
     "cslb-shortlist": lambda arms: CSLB(arms, sketch_size=100, scan="shortlist"),
     "cslb-shortlist-logdet": lambda arms: CSLB(arms, sketch_size=100, scan="shortlist", radius="logdet", ridge=0.6),
+    "multiscale": lambda arms: MultiscaleCSLB(arms),
+    "multiscale-logdet": lambda arms: MultiscaleCSLB(arms, sketch_size=3, radius="logdet", ridge=0.6),
+    "multiscale-no-space": lambda arms: MultiscaleCSLB(arms, sketch_size=4, budget=0),
+    "multiscale-tight": lambda arms: MultiscaleCSLB(arms, sketch_size=3, budget=50),
+    "multiscale-one": lambda arms: MultiscaleCSLB(arms, sketch_size=1),
     "oful": lambda arms: OFUL(arms),
     "oful-logdet": lambda arms: OFUL(arms, radius="logdet", ridge=0.5),
     "oful-rare": lambda arms: OFUL(arms, switching=0.6),

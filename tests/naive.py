@@ -504,3 +504,207 @@ def ellipsoid_error(theta_hat, theta, V) -> float:
     """||theta_hat - theta||_V."""
     gap = np.asarray(theta_hat) - np.asarray(theta)
     return float(np.sqrt(max(gap @ V @ gap, 0.0)))
+
+
+# --------------------------------------------------------------------------------------------------- multi-scale CS-LB
+class NaiveMultiscale(Ridge):
+    """Every arm's bound is the least of prior, direction, cluster and space; every one but the space's from all data.
+
+    The space's fit is that of the rewards up to some round. It is made arm by arm, where `budget` allows, and begun
+    anew when clusters have learned enough: det V has grown by 1/16 in all, the sum of D - 1 over their steps. Of the
+    published fit only an arm that is about to be played is asked. D^2 operations are an evaluation, D the dimension.
+    """
+
+    def __init__(
+        self, arms, *, sketch_size=16, ridge=None, radius="mixture", budget=2048, noise=1.0, theta_norm=1.0, **common
+    ):
+        super().__init__(arms, noise=noise, theta_norm=theta_norm, **common)
+        self.given_ridge, self.radius, self.budget = ridge, radius, float(budget)
+        self.labels = first_fit(self.arms, sketch_size)
+        self.K, self.rank = self.labels.max() + 1, min(sketch_size, self.d)
+        self.members = [np.flatnonzero(self.labels == c) for c in range(self.K)]
+        self.rays = lines(self.arms)
+        self.n_rays = self.rays.max() + 1
+        self.D = self.space_dimension()
+        self.counts, self.sums = np.zeros(self.N), np.zeros(self.N)
+        self.bank, self.most, self.spent = 0.0, 16 * self.budget + 8 * self.D**2, 0.0
+        self.news, self.history, self.frozen, self.rows_left = 0.0, [], 0, 0
+        self.version, self.published = 0, 0  # how many fits were published, and how many rewards the last is from
+        self.space, self.stamps = np.full(self.N, np.inf), np.zeros(self.N, int)
+        self.choice = self.best()
+
+    def space_dimension(self):
+        """0: a fit of the whole space could not teach more than the arms' own rewards."""
+        if self.budget == 0:
+            return 0
+        rank = self.d if self.N > self.d else int(np.linalg.matrix_rank(self.arms, tol=1e-10 * self.norms.max()))
+        return rank if rank < self.N else 0
+
+    # ------------------------------------------------------------------------------------------------------- the scales
+    def ridge_of(self, rank):
+        return self.given_ridge or rank * max(self.R / self.S, 1e-3 * self.L) ** 2
+
+    def fit_bounds(self, counts, sums, groups, rank, share):
+        """x.theta + beta ||x||_{V^-1} of every arm, one ridge fit for each group of arms, from its own data."""
+        ridge, E = self.ridge_of(rank), groups.max() + 1
+        own = groups == np.arange(E)[:, None]
+        V = ridge * np.eye(self.d) + self.arms.T @ ((own * counts)[:, :, None] * self.arms)
+        inverse, theta = np.linalg.inv(V), np.linalg.solve(V, ((own * sums) @ self.arms)[:, :, None])[:, :, 0]
+        squares = self.R**2 * (np.linalg.slogdet(V / ridge)[1] + 2 * np.log(1 / share))
+        if self.radius == "mixture":
+            beta = np.sqrt(squares + ridge * self.S**2)
+        else:
+            beta = np.sqrt(squares) + np.sqrt(ridge) * self.S
+        means = (self.arms * theta[groups]).sum(axis=1)
+        widths2 = ((self.arms[:, None, :] @ inverse[groups])[:, 0, :] * self.arms).sum(axis=1)
+        return means + beta[groups] * np.sqrt(np.maximum(widths2, 0.0))
+
+    def direction_bounds(self):
+        """A zero arm has no ray (-1: any will do), mean 0 and width 0."""
+        return self.fit_bounds(self.counts, self.sums, self.rays, 1, 0.9 * 0.9 * self.delta / (self.n_rays + 1))
+
+    def cluster_bounds(self):
+        return self.fit_bounds(self.counts, self.sums, self.labels, self.rank, 0.9 * 0.09 * self.delta / (self.K + 1))
+
+    def space_bounds(self):
+        """Of the published fit."""
+        counts, sums = np.zeros(self.N), np.zeros(self.N)
+        for arm, reward in self.history[: self.published]:
+            counts[arm] += 1
+            sums[arm] += reward
+        return self.fit_bounds(counts, sums, np.zeros(self.N, int), self.D, 0.01 * self.delta)
+
+    def scales(self):
+        return {
+            "prior": self.S * self.norms,
+            "direction": self.direction_bounds(),
+            "cluster": self.cluster_bounds(),
+            "space": self.space,
+        }
+
+    def bounds(self):
+        return np.min(list(self.scales().values()), axis=0)
+
+    # -------------------------------------------------------------------------------------------------------- the round
+    def update(self, arm, reward):
+        of = self.members[self.labels[arm]]
+        V = self.ridge_of(self.rank) * np.eye(self.d) + self.arms[of].T @ np.diag(self.counts[of]) @ self.arms[of]
+        self.news += self.arms[arm] @ np.linalg.inv(V) @ self.arms[arm]
+        self.counts[arm] += 1
+        self.sums[arm] += reward
+        self.history.append((arm, reward))
+        self.bank = min(self.bank + self.budget, self.most)
+        if self.D > 0:
+            self.work_off()
+        self.choice = self.best()
+
+    def pay(self, cost):
+        self.bank -= cost
+        self.spent += cost
+
+    def work_off(self):
+        while self.bank >= 3 * self.D**2:
+            if self.rows_left == 0:
+                waiting = self.history[self.frozen :]
+                if not waiting or self.news < 1 / 16:
+                    return
+                self.frozen, self.news = len(self.history), 0.0
+                self.rows_left = len({arm for arm, _ in waiting})
+            self.pay(3 * self.D**2)
+            self.rows_left -= 1
+            if self.rows_left == 0:
+                self.pay(1.5 * self.D**2)
+                self.version, self.published = self.version + 1, self.frozen
+
+    def best(self):
+        """The arm that leads, asked for its space bound as long as that is from an older fit and can be paid."""
+        direct, cluster = self.direction_bounds(), self.cluster_bounds()
+        fresh = None
+        while True:
+            uncapped = np.minimum(np.minimum(direct, cluster), self.space)
+            arm = self.leader(np.minimum(uncapped, self.S * self.norms), uncapped)
+            cost = self.D**2 + len(self.members[self.labels[arm]]) + self.K
+            if self.D == 0 or self.stamps[arm] == self.version or self.bank < cost:
+                return arm
+            self.pay(cost)
+            fresh = self.space_bounds() if fresh is None else fresh
+            self.space[arm], self.stamps[arm] = fresh[arm], self.version
+
+    def leader(self, capped, uncapped):
+        """In each cluster, then among clusters: the largest bound, then the largest without cap, then the first."""
+        heads = [of[ordered_argmax(capped[of], uncapped[of])] for of in self.members]
+        c = ordered_argmax([capped[of].max() for of in self.members], uncapped[heads])
+        return int(heads[c])
+
+    def select(self) -> int:
+        return self.choice
+
+
+def lines(arms, tol=RANK_TOL):
+    """Number the lines through 0 that arms lie on, in order of their first arm; -1 for a zero arm."""
+    numbers, units = [], np.zeros((0, np.shape(arms)[1]))
+    for x in np.asarray(arms, dtype=float):
+        if not x.any():
+            numbers.append(-1)
+            continue
+        off = np.linalg.norm(x - (units @ x)[:, None] * units, axis=1)
+        near = np.flatnonzero(off <= tol * np.linalg.norm(x))
+        if not near.size:
+            units = np.vstack([units, x / np.linalg.norm(x)])
+        numbers.append(int(near[0]) if near.size else len(units) - 1)
+    return np.array(numbers)
+
+
+# --------------------------------------------------------------------------------------------------- pending decisions
+def pending_select(policy, pending, allowed=None, C=1.0) -> int:
+    """The choice with ``pending`` pulls outstanding: each returned its mean, in copies of V; policy is CSLB or OFUL.
+
+    Groups are clusters, or all arms. The candidates stand in the order (cluster, arm), which settles ties.
+    """
+    if isinstance(policy, CSLB):
+        groups = [(policy.members[c], policy.cluster_V(c), policy.cluster_radius(c)) for c in range(policy.K)]
+    else:
+        groups = [(np.arange(policy.N), policy.V(), policy.radius_value())]
+    capped = isinstance(policy, CSLB) and policy.radius != "paper"
+    cap = policy.S * policy.norms if capped else np.full(policy.N, np.inf)
+    group_of, limit = {arm: g for g, (members, *_) in enumerate(groups) for arm in members}, (1 + C) * (1 + TIE)
+    V, full = [V for _, V, _ in groups], [False] * len(groups)
+
+    def ratio(g, arm=None):
+        more = 0.0 if arm is None else np.outer(policy.arms[arm], policy.arms[arm])
+        return np.exp(logdet(V[g] + more) - logdet(groups[g][1]))
+
+    for arm in pending:
+        g = group_of[arm]
+        full[g] = full[g] or ratio(g, arm) > limit
+        if not full[g]:
+            V[g] = V[g] + np.outer(policy.arms[arm], policy.arms[arm])
+    factor = np.sqrt(max(ratio(g) for g in range(len(groups))))
+    order = np.concatenate([members for members, *_ in groups])
+    means = policy.means()
+    upper, lower = np.zeros(policy.N), np.zeros(policy.N)
+    for (members, observed, beta), imagined in zip(groups, V, strict=True):
+        rows = policy.arms[members]
+        upper[members] = means[members] + factor * beta * norms_under(rows, np.linalg.inv(imagined))
+        lower[members] = means[members] - beta * norms_under(rows, np.linalg.inv(observed))
+    lower = np.minimum(lower, cap)
+    among = np.array([arm for arm in order if allowed is None or allowed[arm]])
+
+    def first(among):
+        return int(among[ordered_argmax(np.minimum(upper, cap)[among], upper[among])])
+
+    best = first(among)
+    if not full[group_of[best]] and ratio(group_of[best], best) <= limit:
+        return best
+    least = lower[among].max()
+    plausible = among[np.minimum(upper, cap)[among] >= least - TIE * abs(least)]
+    pulls = np.bincount(pending, minlength=policy.N)[plausible]
+    return first(plausible[pulls == pulls.min()])
+
+
+def pending_ucb1(policy, pending, allowed=None) -> int:
+    """UCB1 with pending pulls among the n_i."""
+    counts = policy.counts + np.bincount(pending, minlength=policy.N)
+    bounds = np.where(counts > 0, policy.means() + policy.radius_value() / np.sqrt(np.maximum(counts, 1)), np.inf)
+    among = np.arange(policy.N) if allowed is None else np.flatnonzero(allowed)
+    return int(among[tied_argmax(bounds[among])])

@@ -1,4 +1,4 @@
-"""The command line: ``sketchbandits reproduce``, ``simulate`` and ``bench``.
+"""The command line: ``sketchbandits reproduce``, ``simulate``, ``inspect`` and ``bench``.
 
 Exit codes: 0 done, 1 a file or folder could not be read or written, 2 bad input, 130 interrupted. Whatever goes wrong
 is one line on stderr. Results go to stdout, progress to stderr.
@@ -6,7 +6,6 @@ is one line on stderr. Results go to stdout, progress to stderr.
 
 import contextlib
 import io
-import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,10 +16,13 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from sketchbandits import __version__, terminal, validate
+from sketchbandits.advice import advise
+from sketchbandits.advice.report import advice_files
+from sketchbandits.arms_file import read_arms
 from sketchbandits.bench.run import BenchPlan, carry_out
 from sketchbandits.bench.workloads import WORKLOADS
 from sketchbandits.environments.arms import NORMALIZATIONS
-from sketchbandits.experiments import figures, outputs, own_case, paper, report
+from sketchbandits.experiments import beyond, figures, outputs, own_case, paper, report
 from sketchbandits.experiments.claims import CLAIMS, Claim, judge
 from sketchbandits.experiments.contenders import KINDS, parse_policies
 from sketchbandits.experiments.pool import WRITING, play_all, usable_cores
@@ -28,8 +30,9 @@ from sketchbandits.experiments.reproduce import QUICK, PaperPlan
 from sketchbandits.experiments.runs import Journal
 from sketchbandits.experiments.scenes import Model
 from sketchbandits.experiments.study import Plan
+from sketchbandits.flags import bad_values_refused, number, whole, wholes, words
 
-DEFAULTS = PaperPlan()
+DEFAULTS, BEYOND = PaperPlan(), beyond.BeyondPlan()
 JOURNAL = "runs.jsonl"
 INTERRUPTED = "interrupted: finished runs are kept, the same command goes on from there"
 POINTS_KEPT = "interrupted: measured points are kept, the same command without --fresh goes on from there"
@@ -83,7 +86,7 @@ def reproduce_command(
     rounds: Annotated[str | None, _flag("N", "The length of every run.", f"{DEFAULTS.rounds:,}")] = None,
     runs: Annotated[str | None, _flag("N", "Runs, each with new arms, parameter and noise.", DEFAULTS.runs)] = None,
     datasets: Annotated[str | None, _flag("1,2,3,4", "The paper's data sets.", "all four")] = None,
-    policies: Annotated[str | None, _flag("NAME,NAME", _POLICIES, ",".join(paper.POLICIES))] = None,
+    policies: Annotated[str | None, _flag("NAME,NAME", _POLICIES, ",".join(paper.SHOWN))] = None,
     normalize: Annotated[str | None, _flag("max|unit|both", "How arms are scaled.", "both")] = None,
     seed: Annotated[str | None, _flag("N", "The same seed gives the same regrets.", DEFAULTS.seed)] = None,
     jobs: Annotated[str | None, _JOBS] = None,
@@ -96,14 +99,37 @@ def reproduce_command(
     """
     both = ",".join(NORMALIZATIONS) if normalize == "both" else normalize
     given: dict[str, Any] = dict(QUICK) if quick else {}
-    with _bad_values_refused():
-        texts: dict[str, Callable[[str], Any]] = {"rounds": _whole, "runs": _whole, "seed": _whole}
-        texts |= {"datasets": _wholes, "policies": parse_policies, "normalize": _words}
+    with bad_values_refused():
+        texts: dict[str, Callable[[str], Any]] = {"rounds": whole, "runs": whole, "seed": whole}
+        texts |= {"datasets": wholes, "policies": parse_policies, "normalize": words}
         values = (rounds, runs, seed, datasets, policies, both)
         given |= {name: texts[name](value) for name, value in zip(texts, values, strict=True) if value is not None}
         plan = PaperPlan(**given)
         plan.check()
     _carry_out(plan, _Kind(CLAIMS, figures.paper_figures, report.paper_report, terminal.wide_table), out, jobs)
+
+
+@app.command("beyond")
+def beyond_command(
+    rounds: Annotated[str, _flag("N", "The length of every run.", f"{BEYOND.rounds:,}")] = str(BEYOND.rounds),
+    runs: Annotated[str, _flag("N", "Runs, each with new arms, parameter and noise.", BEYOND.runs)] = str(BEYOND.runs),
+    seed: Annotated[str, _flag("N", "The same seed gives the same regrets.", BEYOND.seed)] = str(BEYOND.seed),
+    jobs: Annotated[str | None, _JOBS] = None,
+    out: Annotated[str, _flag("DIR", "The folder for all results.", "results/beyond")] = "results/beyond",
+) -> None:
+    """Hold multi-scale CS-LB against the best of its rivals on nine data sets: the table of docs/multiscale.md.
+
+    Ctrl-C keeps finished runs; the same command goes on from them. Times are wall-clock: leave the machine alone.
+    """
+    with bad_values_refused():
+        plan = beyond.BeyondPlan(rounds=whole(rounds), runs=whole(runs), seed=whole(seed))
+    with _playing(plan, out, jobs) as (folder, study):
+        rows = beyond.table(study)
+        files = {"table.md": beyond.markdown(rows).encode()}
+        files |= figures.render({"frontier": beyond.frontier_figure(study)})
+        outputs.write_together(folder, files)
+    terminal.beyond_table(rows)
+    print(f"Wrote {', '.join(files)}, to\n{folder}")
 
 
 @app.command("simulate")
@@ -139,27 +165,67 @@ def simulate_command(
     The policy named first is judged against the others. The files are those of `reproduce`.
     """
     sizes = {"n_arms": n_arms, "dim": dim, "group_size": group_size, "n_subspaces": n_subspaces, "rank": rank}
-    options: dict[str, Any] = {name: _whole(text) for name, text in sizes.items() if text is not None}
+    options: dict[str, Any] = {name: whole(text) for name, text in sizes.items() if text is not None}
     if decay is not None:
-        options["decay"] = _number(decay)
-    with _bad_values_refused():
+        options["decay"] = number(decay)
+    with bad_values_refused():
         numbers = {"ridge": ridge, "noise": noise, "theta_norm": theta_norm, "delta": delta}
-        model = Model(_whole(sketch_size), **{name: _number(text) for name, text in numbers.items()})
+        model = Model(whole(sketch_size), **{name: number(text) for name, text in numbers.items()})
         if arms is None:
             _refuse_without_arms(id_column=id_column, features=features, theta=theta)
             scene: Any = own_case.generated_scene(model, generator or "correlated", options, normalize or "max")
         else:
             _refuse_with_arms(generator=generator, **options)
-            columns = None if features is None else _words(features)
+            columns = None if features is None else words(features)
             with terminal.unreadable_files_refused():
                 scene = own_case.file_scene(model, arms, id_column, columns, theta, normalize or "none")
         contenders = parse_policies(policies)
         plan = own_case.OwnPlan(
-            scene=scene, policies=contenders, rounds=_whole(rounds), runs=_whole(runs), seed=_whole(seed)
+            scene=scene, policies=contenders, rounds=whole(rounds), runs=whole(runs), seed=whole(seed)
         )
         plan.check()
     shown = _Kind(own_case.claims(plan), figures.own_figures, report.own_report, terminal.long_table)
     _carry_out(plan, shown, out, jobs)
+
+
+@app.command("inspect")
+def inspect_command(
+    arms: Annotated[str, typer.Argument(metavar="ARMS", help="Your arms, one a row: .npy, .csv or .parquet.")],
+    rounds: Annotated[str, _flag("N", "How long will be played.", f"{paper.HORIZON:,}")] = str(paper.HORIZON),
+    budget_us: Annotated[str | None, _flag("X", "Microseconds that a round may take on average.", "no limit")] = None,
+    id_column: Annotated[str | None, _flag("NAME", "The column of the file that names the arms.")] = None,
+    features: Annotated[str | None, _flag("NAME,NAME", "The columns that are features.", "all others")] = None,
+    sketch_sizes: Annotated[str | None, _flag("L,L", "Sketch sizes to try.", "small ones, doublings, the rank")] = None,
+    ridge: Annotated[str, _flag("X", "The ridge, lambda.", 1)] = "1",
+    noise: Annotated[str, _flag("X", "The scale R of the noise.", 1)] = "1",
+    theta_norm: Annotated[str, _flag("X", "The bound S on the parameter's norm.", 1)] = "1",
+    delta: Annotated[str, _flag("X", "The failure probability.", 0.01)] = "0.01",
+    seed: Annotated[str, _flag("N", "Draws samples where arms are too many.", 0)] = "0",
+    out: Annotated[str | None, _flag("DIR", "A folder for the report, its numbers and a figure.", "none")] = None,
+) -> None:
+    """Look at arms before the first round: what they are like, which policy suits them.
+
+    Spectrum, copies, parallel arms, clusters for every sketch size, and what each policy would cost and guarantee.
+    """
+    given = {"budget_us": budget_us, "ridge": ridge, "noise": noise, "theta_norm": theta_norm, "delta": delta}
+    options: dict[str, Any] = {name: number(text) for name, text in given.items() if text is not None}
+    options |= {"rounds": whole(rounds), "seed": whole(seed)}
+    if sketch_sizes is not None:
+        options["sketch_sizes"] = wholes(sketch_sizes)
+    try:
+        with bad_values_refused(argument="arms"), terminal.progress() as watch:
+            with terminal.unreadable_files_refused():
+                table = read_arms(arms, id_column=id_column, features=None if features is None else words(features))
+            options |= {"features": table.features, "ids": table.ids}
+            advice = advise(table.arms, progress=lambda share, what: watch("inspecting", what, share), **options)
+        print(advice.text(), end="")
+        if out is not None:
+            folder = _folder(out)
+            with terminal.disk_errors_refused(folder):
+                outputs.write_together(folder, advice_files(advice))
+            terminal.wrote_advice(folder)
+    except KeyboardInterrupt:
+        terminal.stop(terminal.INTERRUPTED, "interrupted: nothing was written")
 
 
 _WORKLOADS = f"Some of {', '.join(WORKLOADS)}; all where none is named."
@@ -180,8 +246,8 @@ def bench_command(
 
     Ctrl-C keeps measured points; the same command goes on from them. Times are wall-clock: leave the machine alone.
     """
-    with _bad_values_refused():
-        plan = BenchPlan(tuple(workloads or ()), quick, peers, _whole(seed))
+    with bad_values_refused():
+        plan = BenchPlan(tuple(workloads or ()), quick, peers, whole(seed))
         plan.check()
     try:
         folder = _folder(out)
@@ -206,22 +272,28 @@ class _Kind(NamedTuple):
 
 def _carry_out(plan: Plan, kind: _Kind, out: str, jobs: str | None) -> None:
     """Play, judge, write, show."""
-    with _bad_values_refused():
-        processes = usable_cores() if jobs is None else validate.whole("jobs", _whole(jobs), most=1024)
+    with _playing(plan, out, jobs) as (folder, study):
+        verdicts = [judge(claim, study) for claim in kind.claims]
+        drawn = figures.render(kind.figures(plan, study))
+        files = outputs.table_files(study, verdicts) | drawn
+        files["report.html"] = kind.report(plan, study, verdicts, drawn)
+        outputs.write_together(folder, files)
+    _show(plan, kind, study, verdicts)
+    terminal.wrote(folder, list(files))
+
+
+@contextlib.contextmanager
+def _playing(plan: Plan, out: str, jobs: str | None) -> Iterator[tuple[Path, Any]]:
+    """The folder and the played study; what is written inside is under the same care as the play."""
+    with bad_values_refused():
+        processes = usable_cores() if jobs is None else validate.whole("jobs", whole(jobs), most=1024)
     try:
         folder = _folder(out)
         with terminal.progress() as watch, terminal.disk_errors_refused(folder):
-            with _bad_values_refused():  # such as a file of arms that changes while it is played
+            with bad_values_refused():  # such as a file of arms that changes while it is played
                 outcomes = play_all(plan.tasks(), Journal(folder / JOURNAL), jobs=processes, watch=watch)
             watch(WRITING, "figures, tables, report", 1.0)
-            study = plan.study(outcomes)
-            verdicts = [judge(claim, study) for claim in kind.claims]
-            drawn = figures.render(kind.figures(plan, study))
-            files = outputs.table_files(study, verdicts) | drawn
-            files["report.html"] = kind.report(plan, study, verdicts, drawn)
-            outputs.write_together(folder, files)
-        _show(plan, kind, study, verdicts)
-        terminal.wrote(folder, list(files))
+            yield folder, plan.study(outcomes)
     except KeyboardInterrupt:  # not in `main` alone: Typer would turn it into a silent exit
         terminal.stop(terminal.INTERRUPTED, INTERRUPTED)
     except BrokenProcessPool:
@@ -249,20 +321,6 @@ def _folder(out: str) -> Path:
     return folder
 
 
-@contextlib.contextmanager
-def _bad_values_refused() -> Iterator[None]:
-    """Whatever a value brings about is one line; a plan's fields have the names of the flags."""
-    try:
-        yield
-    except ValueError as error:
-        name, _, rest = str(error).partition(" ")
-        is_flag = name.isidentifier() and rest.startswith("must") and not name.isupper()  # WORKLOAD has no dashes
-        flag = f"--{name.replace('_', '-')}" if is_flag else name
-        terminal.stop(terminal.BAD_INPUT, f"{flag} {rest}")
-    except MemoryError as error:
-        terminal.stop(terminal.BAD_INPUT, f"arms and policies must fit into memory: {error or 'they do not'}")
-
-
 def _refuse_without_arms(**flags: Any) -> None:
     for name, value in flags.items():
         if value is not None:
@@ -273,26 +331,3 @@ def _refuse_with_arms(**flags: Any) -> None:
     for name, value in flags.items():
         if value is not None:
             raise ValueError(f"{name} must be left out where --arms is given, got {value!r}")
-
-
-def _whole(text: str) -> Any:
-    """The number, or the text itself for the plan to refuse."""
-    if re.fullmatch(r"\d{1,3}(,\d{3})+", text):
-        text = text.replace(",", "")
-    with contextlib.suppress(ValueError):
-        return int(text)
-    return text
-
-
-def _number(text: str) -> Any:
-    with contextlib.suppress(ValueError):
-        return float(text)
-    return text
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(","))
-
-
-def _wholes(text: str) -> tuple[Any, ...]:
-    return tuple(map(_whole, _words(text)))

@@ -17,12 +17,14 @@ are orthonormalised side by side; (4) in order, the outcome: as planned up to th
 block, arm by arm from there to the block's end.
 
 **Cost** O(N d l) for bases and compression, O(N K l) for probes, against O(N K l d) of the plain loop and O(N K l^2 d)
-with an SVD for every test. Where the tolerance is coarse (float16), or arms are within some hundred tolerances of many
-spans, many pass their probes and the plain loop's cost comes back. Memory beyond the bases: blocks of an eighth of the
-arms at most, and some ``4 (l + 8)/l + 16/l + 8`` bytes an arm for probes and labels.
+with an SVD for every test. A probe is a number of size 1 and a member's at most ``||G|| tol``, about ``2 sqrt(d) tol``:
+where the tolerance is coarse (float16; 1e-2 and above), or arms are within some hundred tolerances of many spans, most
+pass their probes and the plain loop's cost comes back, with the same outcome. Memory beyond the bases: blocks of an
+eighth of the arms at most, and some ``4 (l + 8)/l + 16/l + 8`` bytes an arm for probes and labels.
 """
 
 import importlib.util
+import math
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -410,10 +412,13 @@ def first_fit(
     workers: int,
     device: str,
     show: Callable[[float], None],
+    most: float = math.inf,
 ) -> tuple[Ints, Ints, Floats]:
     """Labels, ranks and stacked bases of ``arms``, which are read a block at a time.
 
     ``check`` refuses a block with entries that no arm may have; ``show`` is told the share of the work that is done.
+    Where ``most`` clusters are not enough the work ends early: there are then more ranks than that, and arms without
+    a cluster of theirs.
     """
     n, d = arms.shape
     block = max(1, min(n, BLOCK[1], max(BLOCK[0], min(64 * sketch_size, n // 8))))
@@ -427,6 +432,8 @@ def first_fit(
             if not fit.add(rows, labels[start : start + block]):
                 check(rows, start)
             show(_share(start + len(rows), n, fit.clusters))
+            if fit.clusters.at[CLUSTERS] > most:
+                break
     return (labels, *fit.finish())
 
 

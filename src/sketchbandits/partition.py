@@ -1,4 +1,4 @@
-"""Arms -> clusters of rank at most ``sketch_size``: first-fit by rank, the warm-up of CS-LB.
+"""Arms -> clusters of rank at most ``sketch_size``: first-fit by rank, the warm-up of CS-LB, or subspaces found first.
 
     arm x joins the first cluster whose rank with it stays <= l, else it opens a new one;
     x is in the span of a cluster with orthonormal basis Q  iff  ||x - Q'Q x|| <= tol ||x||.
@@ -15,6 +15,7 @@ largest singular value and is ``l`` times dearer. A zero arm is in every span an
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from sketchbandits import validate
 from sketchbandits.first_fit import check_device, first_fit
 from sketchbandits.linalg import Floats, Ints
+from sketchbandits.packing import Packing
 from sketchbandits.progress import Bar
 
 TOLERANCE = 1e-8
@@ -29,6 +31,7 @@ BLOCK = 4096  # arms at a time
 MOST_WORKERS = 16  # more threads mostly wait for each other
 # Parallel arms already differ by rounding in direction: by 3e-8 in float32.
 COARSE_TOLERANCE = {"float32": 1e-6, "float16": 1e-2}
+FINEST = 1e-12  # below that rounding decides
 
 
 @dataclass(frozen=True)
@@ -52,35 +55,78 @@ class Partition:
         arms: ArrayLike,
         *,
         sketch_size: int,
+        tolerance: float | None = None,
         workers: int | None = None,
         device: str = "cpu",
         progress: bool | Callable[[float, str], None] | None = None,
     ) -> "Partition":
         """Partition ``arms`` (one a row) in their order. Deterministic; bases and coordinates are float64 always.
 
+        ``tolerance``: an arm belongs to a span when ``||x - Q'Q x|| <= tolerance ||x||``; by default 1e-8 (float32:
+        1e-6, float16: 1e-2), which is rounding. With a coarse one, 1e-2 and above, most arms must be compared with most
+        clusters exactly: O(N K l d). Bases are made of the first arms of a cluster, with their noise: `subspaces` fits.
         ``arms`` are read a block at a time and never copied as a whole: a memory-mapped file will do (``np.load(path,
         mmap_mode="r")``), and so will float32. ``workers`` threads are used (default: one a core, 16
         at most); ``device="cuda"`` lets a GPU compare arms with clusters (needs PyTorch: ``pip install
         'sketchbandits[cuda]'``). Neither changes the outcome. ``progress``: a bar with the time left, by default where
         there is a terminal and it takes longer than a second; or a function of (share done, what is done).
         """
-        array = validate.vectors("arms", arms)
-        tolerance = COARSE_TOLERANCE.get(array.dtype.name, TOLERANCE)
+        array, tolerance, workers = _checked(arms, tolerance, workers)
         sketch_size = validate.whole("sketch_size", sketch_size)
-        workers = validate.whole("workers", workers) if workers is not None else min(MOST_WORKERS, os.cpu_count() or 1)
         with Bar(progress) as bar:
-            labels, ranks, bases = first_fit(
+            clusters = first_fit(
                 array,
                 sketch_size,
                 tolerance,
-                check=lambda rows, start: validate.entries("arms", rows, start),
+                check=_check_entries,
                 workers=workers,
                 device=check_device(device),
                 show=lambda share: bar.show(share, f"partitioning {array.shape[0]:,} arms"),
             )
-        for array in (labels, ranks, bases):
+        return cls._of(clusters, sketch_size, tolerance)
+
+    @classmethod
+    def subspaces(
+        cls,
+        arms: ArrayLike,
+        sketch_size: int,
+        seed: Any = 0,
+        *,
+        tolerance: float | None = None,
+        workers: int | None = None,
+        progress: bool | Callable[[float, str], None] | None = None,
+    ) -> "Partition":
+        """Partition ``arms`` whatever their order: subspaces of dimension ``sketch_size`` at most, then first-fit.
+
+        First-fit depends on the order: arms of five 4-dimensional subspaces make five clusters when they come subspace
+        by subspace, and a cluster for every few arms when they are shuffled. Here the subspaces are looked for first
+        (`sketchbandits.subspaces`), from the features alone, and `sketchbandits.packing` makes clusters of them. There
+        are never more of these than `first_fit` makes with the same tolerance; the clusters are not in its order, and
+        several may have a rank below ``sketch_size``. Bases are least-squares fits of their arms.
+
+        The outcome depends on ``seed``, and neither on ``workers`` nor on a clock. No guarantee that the fewest
+        clusters are found: that is NP-hard. Subspaces are likely missed where they hold few arms each, little more
+        than their dimension, or nearly fill the space together. Other options as in `first_fit`.
+        """
+        array, tolerance, workers = _checked(arms, tolerance, workers)
+        sketch_size, generator = validate.whole("sketch_size", sketch_size), validate.generator(seed)
+        with Bar(progress) as bar:
+            clusters = Packing(
+                array,
+                sketch_size,
+                tolerance,
+                generator,
+                workers=workers,
+                check=_check_entries,
+                show=lambda share: bar.show(share, f"partitioning {array.shape[0]:,} arms"),
+            ).run()
+        return cls._of(clusters, sketch_size, tolerance)
+
+    @classmethod
+    def _of(cls, clusters: tuple[Ints, Ints, Floats], sketch_size: int, tolerance: float) -> "Partition":
+        for array in clusters:
             array.setflags(write=False)
-        return cls(labels, ranks, bases, sketch_size, tolerance)
+        return cls(*clusters, sketch_size, tolerance)
 
     @property
     def n_clusters(self) -> int:
@@ -123,3 +169,18 @@ class Partition:
 
     def _cluster(self, cluster: int) -> int:
         return validate.whole("cluster", cluster, least=0, most=self.n_clusters - 1)
+
+
+def _checked(arms: ArrayLike, tolerance: float | None, workers: int | None) -> tuple[NDArray[Any], float, int]:
+    """The arms as an array, its entries still unseen; the tolerance, by dtype if not given; the number of threads."""
+    array = validate.vectors("arms", arms)
+    if tolerance is None:
+        tolerance = COARSE_TOLERANCE.get(array.dtype.name, TOLERANCE)
+    elif validate.probability("tolerance", tolerance) < FINEST:
+        raise ValueError(f"tolerance must be None or a number from {FINEST:g} to below 1, got {tolerance!r}")
+    workers = validate.whole("workers", workers) if workers is not None else min(MOST_WORKERS, os.cpu_count() or 1)
+    return array, float(tolerance), workers
+
+
+def _check_entries(rows: Floats, start: int) -> None:
+    validate.entries("arms", rows, start)

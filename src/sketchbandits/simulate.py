@@ -4,12 +4,12 @@
 (a paired comparison): in round t of a run every policy meets the same noise value, and in a contextual environment the
 same contexts. Runs are independent streams spawned from one seed. The whole loop of a library policy on fixed arms runs
 inside one compiled kernel, `Policy.play_rounds`; any other object with ``select`` and ``update`` plays in the same
-rounds, uncompiled.
+rounds, uncompiled. Rewards may be late and decisions taken in batches: then too every policy meets the same delays.
 """
 
 import copy
-import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from sketchbandits import validate
 from sketchbandits.linalg import Floats, Ints
+from sketchbandits.players import Contextual, Delay, FixedCompiled, FixedPlain, LateContextual, LateFixed, Outstanding
 from sketchbandits.policies.base import Policy
-from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.progress import Bar
 from sketchbandits.results import Result
 from sketchbandits.threads import one_blas_thread
@@ -36,67 +36,6 @@ class Environment(Protocol):
 
     def draw_noise(self, generator: np.random.Generator, size: int) -> Floats:
         """The next ``size`` values of a run's noise."""
-
-
-class _FixedCompiled:
-    """A library policy on fixed arms: rounds are played inside the kernel."""
-
-    def __init__(self, env: Any, policy: Any, contexts: np.random.Generator) -> None:
-        self.env, self.policy = env, policy
-        policy.play_rounds(env.means, env.gaps, np.zeros(0))  # compile, or load the compiled kernel, off the clock
-
-    def rounds(self, noise: Floats) -> tuple[float, float]:
-        started = time.perf_counter()
-        regret = self.policy.play_rounds(self.env.means, self.env.gaps, noise)
-        return regret, time.perf_counter() - started
-
-
-class _FixedPlain:
-    """Any object with ``select()`` and ``update(arm, reward)``."""
-
-    def __init__(self, env: Any, policy: Any, contexts: np.random.Generator) -> None:
-        self.env, self.policy = env, policy
-        self.means, self.gaps = env.means.tolist(), env.gaps.tolist()
-        if isinstance(policy, Policy):
-            policy.copy().update(0, 0.0)  # compile off the clock
-
-    def rounds(self, noise: Floats) -> tuple[float, float]:
-        policy, means, gaps, regret = self.policy, self.means, self.gaps, 0.0
-        started = time.perf_counter()
-        for value in noise.tolist():
-            arm = policy.select()
-            if not 0 <= arm < len(means):
-                raise ValueError(f"{policy!r} selected arm {arm!r}, must be from 0 to {len(means) - 1}")
-            regret += gaps[arm]
-            policy.update(arm, means[arm] + value)
-        return regret, time.perf_counter() - started
-
-
-class _Contextual:
-    """Any object with ``select(contexts)`` and ``update(context, reward)``; drawing contexts is off the clock."""
-
-    def __init__(self, env: Any, policy: Any, contexts: np.random.Generator) -> None:
-        self.env, self.policy, self.contexts = env, policy, contexts
-        if isinstance(policy, ContextualPolicy):  # compile off the clock
-            sample, _ = env.contexts(np.random.default_rng(0))
-            twin = policy.copy()
-            twin.update(sample[twin.select(sample)], 0.0)
-
-    def rounds(self, noise: Floats) -> tuple[float, float]:
-        regret = seconds = 0.0
-        for value in noise.tolist():
-            contexts, expected = self.env.contexts(self.contexts)
-            started = time.perf_counter()
-            choice = self.policy.select(contexts)
-            seconds += time.perf_counter() - started
-            if not 0 <= choice < len(expected):
-                raise ValueError(f"{self.policy!r} selected {choice!r}, must be from 0 to {len(expected) - 1}")
-            reward = float(expected[choice]) + value
-            started = time.perf_counter()
-            self.policy.update(contexts[choice], reward)
-            seconds += time.perf_counter() - started
-            regret += float(expected.max() - expected[choice])
-        return regret, seconds
 
 
 class _Progress:
@@ -132,6 +71,9 @@ def simulate(
     checkpoints: ArrayLike | None = None,
     progress: bool | Callable[[int], None] | None = None,
     after: Callable[[str, int, Any], None] | None = None,
+    delay: Delay | None = None,
+    batch: int = 1,
+    pending: bool = True,
 ) -> Result:
     """Play every policy for ``rounds`` rounds, ``runs`` times; see `sketchbandits.results.Result`.
 
@@ -142,19 +84,26 @@ def simulate(
     The policies passed in are not changed; one that draws at random gets a stream a run, made from its own seed and
     ``seed`` (CBRAP keeps its projection); one that has learned already starts every run from what it knows. BLAS is
     held to one thread meanwhile.
+
+    ``delay`` makes rewards late (`sketchbandits.environments.delays`, or any object with its ``draw``); ``batch``
+    decisions are taken at once, and none of their rewards comes before the last of them. ``pending=True`` tells a
+    policy which decisions are outstanding (`Policy.select_many`), False lets it repeat itself. Regret counts every
+    decision when it is taken; rewards that are outstanding at the end are dropped.
     """
     rounds, runs = validate.whole("rounds", rounds), validate.whole("runs", runs)
     points = _checkpoints(checkpoints, rounds)
-    players = {name: _player(env, name, policy) for name, policy in _named(policies).items()}
+    late = _lateness(env, delay, batch, pending)
+    players = {name: _player(env, name, policy, late) for name, policy in _named(policies).items()}
     streams = _streams(seed, runs)
     regret = {name: np.zeros((runs, points.size)) for name in players}
     seconds = {name: np.zeros(runs) for name in players}
     with one_blas_thread(), _Progress(progress, rounds * runs * len(players)) as bar:
         for run, stream in enumerate(streams):
-            noise_seed, context_seed, policy_seed = stream.spawn(3)
+            noise_seed, context_seed, policy_seed, delay_seed = stream.spawn(4)
             for name, player in players.items():
                 policy = _copy(policies[name], policy_seed)
-                playing = player(env, policy, np.random.default_rng(context_seed))
+                outstanding = [Outstanding(delay, np.random.default_rng(delay_seed), batch)] if late else []
+                playing = player(env, policy, np.random.default_rng(context_seed), *outstanding)
                 noise = np.random.default_rng(noise_seed)
                 for i, (curve, spent) in enumerate(_curve(env, playing, noise, points, bar, f"{name}, run {run + 1}")):
                     regret[name][run, i] = curve
@@ -206,7 +155,19 @@ def _named(policies: Mapping[str, Any]) -> Mapping[str, Any]:
     return policies
 
 
-def _player(env: Environment, name: str, policy: Any) -> Any:
+def _lateness(env: Environment, delay: Any, batch: int, pending: bool) -> str:
+    """How decisions are ahead of rewards: not at all (empty), ``"told"`` to the policy, or ``"naive"``."""
+    if delay is not None and not callable(getattr(delay, "draw", None)):
+        raise ValueError(f"delay must be None or have draw(generator, size), got {delay!r}")
+    told = validate.flag("pending", pending)
+    if validate.whole("batch", batch) == 1 and delay is None:
+        return ""
+    if told and env.contextual:
+        raise ValueError(f"pending must be False in a contextual environment with delay or batch, got {pending!r}")
+    return "told" if told else "naive"
+
+
+def _player(env: Environment, name: str, policy: Any, late: str = "") -> Any:
     """How this policy plays in this environment."""
     fixed = isinstance(policy, Policy)
     if env.contextual:
@@ -214,12 +175,16 @@ def _player(env: Environment, name: str, policy: Any) -> Any:
             raise ValueError(f"policies[{name!r}] must be contextual in this environment: use its .contextual(dim=…)")
         if getattr(policy, "dim", env.dim) != env.dim:
             raise ValueError(f"policies[{name!r}] must have dim = {env.dim}, got {policy.dim}")
-        return _Contextual
+        return LateContextual if late else Contextual
     if getattr(policy, "contextual_arms", False):
         raise ValueError(f"policies[{name!r}] must be built on arms in this environment, got a contextual policy")
     if fixed and policy.n_arms != env.n_arms:
         raise ValueError(f"policies[{name!r}] must have the environment's {env.n_arms} arms, got {policy.n_arms}")
-    return _FixedCompiled if fixed and policy.runs_compiled else _FixedPlain
+    if late == "told" and not callable(getattr(policy, "select_many", None)):
+        raise ValueError(f"policies[{name!r}] must have select_many, or pending must be False, got {policy!r}")
+    if late:
+        return partial(LateFixed, told=late == "told")
+    return FixedCompiled if fixed and policy.runs_compiled else FixedPlain
 
 
 def _copy(policy: Any, seed: np.random.SeedSequence) -> Any:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from sketchbandits.bench.run import Report
+from sketchbandits.experiments.beyond import OURS, RIVALS, Row, targets
 from sketchbandits.experiments.claims.verdict import Verdict
 from sketchbandits.experiments.contenders import Contender
 from sketchbandits.experiments.intervals import interval
@@ -101,6 +102,22 @@ def long_table(study: Mapping[str, Experiment]) -> None:
     _print_table(["policy", "regret", "95 % interval", "us/round", "warm-up ms"], rows)
 
 
+def beyond_table(rows: Sequence[Row]) -> None:
+    """One line a data set: multi-scale's regret beside its rivals', the ratio to the best and its upper end."""
+    headings = ["data", "norm", "multi-scale", *(rival.label for rival in RIVALS), "ratio", "upper", "time"]
+    shown = [
+        [
+            row.scene,
+            row.normalize,
+            *(f"{row.regrets[str(policy)]:,.0f}" for policy in (OURS, *RIVALS)),
+            *(f"{value:.2f}" for value in (row.ratio, row.upper, row.times)),
+        ]
+        for row in rows
+    ]
+    _print_table(headings, shown, left=2)
+    print(textwrap.fill(targets(list(rows)).sentence, WIDTH))
+
+
 def verdict_table(verdicts: Iterable[Verdict]) -> None:
     """One line a claim, more where the verdict is long."""
     _print_table(["claim", "verdict"], [[verdict.claim.id, verdict.text] for verdict in verdicts], left=2)
@@ -151,3 +168,8 @@ def wrote(folder: Path, files: Sequence[str]) -> None:
 def wrote_figures(folder: Path, names: Sequence[str]) -> None:
     """Where a benchmark's results are: NAME.json, and its figure in two formats."""
     print(f"\nWrote {', '.join(f'{name}.json' for name in names)}\nand figures as .png and .svg, to\n{folder}")
+
+
+def wrote_advice(folder: Path) -> None:
+    """Where an inspection's results are."""
+    print(f"\nWrote advice.txt, advice.json and advice.png, to\n{folder}")

@@ -7,6 +7,7 @@ from sketchbandits.environments.arms import (
     subspace_arms,
     uniform_parameter,
 )
+from sketchbandits.environments.delays import fixed_delay, geometric_delay, heavy_tailed_delay
 from sketchbandits.environments.factors import item_factors
 from sketchbandits.environments.labelled import LabelledEnvironment
 from sketchbandits.environments.linear import LinearEnvironment
@@ -21,7 +22,10 @@ __all__ = [
     "Ratings",
     "ReplayEnvironment",
     "correlated_arms",
+    "fixed_delay",
+    "geometric_delay",
     "heavy_tailed_arms",
+    "heavy_tailed_delay",
     "isotropic_parameter",
     "item_factors",
     "read_movielens",

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from sketchbandits import confidence, snapshot, validate
 from sketchbandits.compiled import kernel
 from sketchbandits.linalg import Floats, Ints
+from sketchbandits.policies.pending import ARM_AT, Mask, Outlook, Recollection, decide
 
 Radius = str | Callable[[int, float], float]
 
@@ -112,15 +113,27 @@ def general_steps(state: Any, arms: Ints, rewards: Floats, matches: bool, choice
             choose(state)
 
 
-def checked_arms(arms: ArrayLike, n_arms: int) -> Ints:
+def checked_arms(arms: ArrayLike, n_arms: int, name: str = "arms") -> Ints:
     """A batch's arms as a fresh int64 array: kernels are compiled for one kind of array, whatever the caller has."""
-    array = _entries("arms", arms, "whole numbers")
+    array = _entries(name, arms, "whole numbers")
     if array.dtype.kind in "iu":
         result = np.array(array, dtype=np.int64)
         if result.view(np.uint64).max(initial=0) < n_arms:  # there a negative number is a huge one
             return result
     entries = enumerate(array.tolist())
-    return np.array([validate.whole(f"arms[{i}]", v, least=0, most=n_arms - 1) for i, v in entries], np.int64)
+    return np.array([validate.whole(f"{name}[{i}]", v, least=0, most=n_arms - 1) for i, v in entries], np.int64)
+
+
+def checked_mask(available: ArrayLike, n_arms: int) -> Mask:
+    """A mask, or ids of arms, as a fresh mask."""
+    array = _entries("available", available, "arm ids or a mask")
+    if array.dtype.kind != "b":
+        mask = np.zeros(n_arms, np.bool_)
+        mask[checked_arms(available, n_arms, "available")] = True
+        return mask
+    if array.size != n_arms:
+        raise ValueError(f"available must be arm ids or a mask of {n_arms} entries, got a mask of {array.size}")
+    return np.array(array, np.bool_)
 
 
 def checked_rewards(rewards: ArrayLike, size: int, beside: str) -> Floats:
@@ -191,10 +204,14 @@ def check_shared(
 
 
 def radius_array(radius: Radius, shared: Shared, *, dim: int, log_share: float, value: float = 0.0) -> Floats:
-    """A radius as kernels take it: a name (``"closed"``, ``"logdet"``) or, for a function, its value so far."""
+    """A radius as kernels take it: one by name (``"closed"``, ``"logdet"``, ``"mixture"``), or a function's value."""
     array = constant_radius(value, shared.ridge)
     if isinstance(radius, str):
-        array[confidence.KIND] = {"closed": confidence.CLOSED, "logdet": confidence.LOGDET}[radius]
+        array[confidence.KIND] = {
+            "closed": confidence.CLOSED,
+            "logdet": confidence.LOGDET,
+            "mixture": confidence.MIXTURE,
+        }[radius]
     array[confidence.NOISE] = shared.noise
     array[confidence.THETA_NORM] = shared.theta_norm
     array[confidence.BIAS] = math.sqrt(shared.ridge) * shared.theta_norm
@@ -238,12 +255,13 @@ class Policy:
     """A policy on a fixed arm set: `select`, `update`, `update_many`, `play`, `bounds`, `save`, `load`, `copy`.
 
     Subclasses check their parameters, fill ``self.settings`` with all of them, build ``self.state`` inside
-    ``with self._warm_up():`` and implement `bounds`. Thread use: one writer.
+    ``with self._warm_up():`` and implement `bounds` and `_outlook`. Thread use: one writer.
     """
 
     state: Any
     settings: dict[str, Any]
     warmup_seconds: float = 0.0
+    _remembered: Recollection | None = None  # of the last choice among pending decisions; no part of the state
 
     def __init__(self, arms: ArrayLike) -> None:
         self.arms = validate.matrix("arms", arms)
@@ -259,9 +277,64 @@ class Policy:
         self._refresh_radius()
         choose(self.state)
 
-    def select(self) -> int:
-        """The arm to play next: an index into ``arms``. No side effect; repeats until the next `update`."""
-        return cast(int, self.state.choice.item(0))
+    def select(self, *, available: ArrayLike | None = None, pending: ArrayLike | None = None) -> int:
+        """The arm to play next: an index into ``arms``. No side effect; repeats until the next `update`.
+
+        ``available``: the arms to choose from, a mask or ids. ``pending``: the arms of all decisions whose rewards are
+        outstanding, oldest first, repeats included; see `policies.pending` for the rule and its guarantee.
+        """
+        if available is None and pending is None:
+            return cast(int, self.state.choice.item(0))
+        return self.select_many(1, available=available, pending=pending).item(0)
+
+    def select_many(
+        self, count: int, *, available: ArrayLike | None = None, pending: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
+        """``count`` arms to play before any of their rewards is known, repeats allowed. No side effect.
+
+        They are those of ``count`` calls of `select`, each with the picks so far at the end of ``pending``.
+        """
+        count = validate.whole("count", count, least=0)
+        allowed = self._allowed(available)
+        waiting = checked_arms(() if pending is None else pending, self.n_arms, "pending")
+        choice = self.state.choice[:1]
+        if count == 0 or waiting.size or not allowed[choice[0]]:
+            return self._picks(count, allowed, waiting)
+        return np.concatenate([choice, self._picks(count - 1, allowed, choice.copy())])
+
+    @property
+    def active(self) -> Mask:
+        """Which arms may be played: all, unless the policy lets arms be removed."""
+        return np.ones(self.n_arms, np.bool_)
+
+    def _allowed(self, available: ArrayLike | None) -> Mask:
+        """The arms that may be chosen now."""
+        mask = self.active
+        if available is not None:
+            mask = mask & checked_mask(available, self.n_arms)
+        if not mask.any():
+            raise ValueError(f"available must hold at least one arm that may be played, got {available!r}")
+        return mask
+
+    def _picks(self, count: int, allowed: Mask, waiting: Ints) -> Ints:
+        """Choose while the rewards of the arms ``waiting`` are outstanding."""
+        picks = np.empty(count, np.int64)
+        if count == 0:
+            return picks
+        # Taken out while it is changed: another thread that reads builds its own.
+        remembered: Recollection | None = self.__dict__.pop("_remembered", None)
+        if remembered is None or not remembered.knows(self.state, self.n_arms, waiting):
+            booked = int(self.state.counts.sum())
+            remembered = Recollection(self.state, self.n_arms, booked, waiting[:0], self._outlook())
+        arm_at = remembered.outlook.place[ARM_AT]
+        among = allowed[arm_at] & (arm_at >= 0)
+        decide(remembered.outlook, waiting[remembered.waiting.size :], among, picks)
+        self._remembered = remembered._replace(waiting=np.concatenate([waiting, picks[:-1]]))
+        return picks
+
+    def _outlook(self) -> Outlook:
+        """What the policy says of its arms, ready for pending pulls: see `policies.pending`."""
+        raise NotImplementedError
 
     def update(self, arm: int, reward: float) -> None:
         """Book ``reward`` for ``arm``: any arm, at any time, in any order.
@@ -369,6 +442,7 @@ class Policy:
         twin.__dict__.update(self.__dict__)
         twin.settings = dict(self.settings)
         twin.state = snapshot.copy_state(self.state)
+        twin._remembered = None
         return twin
 
     def save(self, path: str | PathLike[str]) -> None:

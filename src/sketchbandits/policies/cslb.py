@@ -70,6 +70,8 @@ from sketchbandits.policies.cslb_layout import (
 from sketchbandits.policies.cslb_rooms import refit
 from sketchbandits.policies.cslb_sentinel import lists_of, set_all_sentinels, set_sentinel
 from sketchbandits.policies.living import Living, check_partition, warn_of_tolerance
+from sketchbandits.policies.pending import Outlook
+from sketchbandits.policies.pending_clusters import cluster_outlook
 
 _ENGINES = {"coordinates": cslb_coordinates, "sketch": cslb_sketch}
 
@@ -235,6 +237,12 @@ class CSLB(Living):
     def _share(self, count: int, partitions: int) -> float:
         later = partitions * (partitions + 1) * (count + 1) if partitions > 1 else count
         return math.log(later / self.settings["delta"])
+
+    def _outlook(self) -> Outlook:
+        state, radius = self.state, self.state.level[:, BETA]
+        if self.settings["radius"] == "paper":
+            radius = np.full_like(radius, radius_value(state.radius, state.clock[ROUND], 0.0))
+        return cluster_outlook(state, radius)
 
     @property
     def counts(self) -> NDArray[np.int64]:

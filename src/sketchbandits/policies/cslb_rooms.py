@@ -97,6 +97,7 @@ def _move_clusters(old: Any, new: Any, ridge: float) -> None:
     """Copy coordinates and cores: in one piece between clusters that change, padded where one does."""
     k = old.level.shape[0]
     changed = (sizes(old) != sizes(new)[:k]) | (old.shape[:-1, [RANK, FORM]] != new.shape[:k, [RANK, FORM]]).any(axis=1)
+    changed |= new.shape[:k, FORM] == LISTED  # shortlists name slots, which have moved: they are drawn anew
     start = 0
     for c in [*np.flatnonzero(changed).tolist(), k]:
         for name, column in (("coordinates", Z_START), ("whitened", Z_START), ("core", A_START)):

@@ -8,8 +8,9 @@
 **Guarantee** the regret bound of Abeille and Lazaric in theory mode; `bounds` is OFUL's bound and its ellipsoid covers
 theta* with probability ``1 - delta``. None for a free ``scale``.
 **Reference** Agrawal and Goyal, ICML 2013, Algorithm 1; Abeille and Lazaric, AISTATS 2017, Figure 1.
-**Departures** The draw is a function of (seed, rewards booked), so that `select` has no side effect and a run can be
-replayed. It goes through a kept factor of ``V^-1``, never an explicit matrix root.
+**Departures** The draw is a function of (seed, rewards booked, number of pending decisions), so that `select` has no
+side effect and a run can be replayed: pending decisions get a fresh draw each from the same distribution. It goes
+through a kept factor of ``V^-1``, never an explicit matrix root.
 """
 
 import math
@@ -23,8 +24,18 @@ from sketchbandits.compiled import kernel
 from sketchbandits.confidence import HORIZON, SCALE, radius_at, sampling_share
 from sketchbandits.counter import new_key, normals
 from sketchbandits.linalg import Floats, Ints, combine, matvec, root_step, tied_argmax
-from sketchbandits.policies.base import MEAN, WIDTH2, Radius, check_radius, check_shared, radius_array, register
+from sketchbandits.policies.base import (
+    MEAN,
+    WIDTH2,
+    Policy,
+    Radius,
+    check_radius,
+    check_shared,
+    radius_array,
+    register,
+)
 from sketchbandits.policies.contextual import ContextualRidge
+from sketchbandits.policies.pending import Mask, draw_round, first_among
 from sketchbandits.policies.ridge import LOGDET, SAMPLES, RidgePolicy, book, build, refit_all, step_is_sound
 
 
@@ -58,18 +69,32 @@ def absorb(state: LinTSState, arm: int, reward: float) -> None:
 @kernel
 def choose(state: LinTSState) -> None:
     """The best arm for this round's draw."""
+    state.choice[0] = tied_argmax(draw_values(state, 0, state.work))
+
+
+@kernel
+def draw_values(state: LinTSState, index: int, work: Floats) -> Floats:
+    """Every arm's value under this round's draw for the decision with ``index`` others pending; a part of ``work``."""
     d, n = state.whitened.shape
-    eta, root, values = state.work[:d], state.work[d : 2 * d], state.work[2 * d : 2 * d + n]
+    eta, root, values = work[:d], work[d : 2 * d], work[2 * d : 2 * d + n]
     samples = state.level[SAMPLES]
     v = state.sampling[SCALE]
     if np.isnan(v):
         v = radius_at(state.radius, samples, state.level[LOGDET], sampling_share(state.sampling, samples))
-    normals(state.key, int(samples), eta)
+    normals(state.key, draw_round(samples, index), eta)
     matvec(state.inverse, eta, root)
     combine(root, state.whitened, values)
     for i in range(n):
         values[i] = state.stats[MEAN, i] + v * values[i]
-    state.choice[0] = tied_argmax(values)
+    return values
+
+
+@kernel
+def draw_picks(state: LinTSState, index: int, among: Mask, work: Floats, picks: Ints) -> None:
+    """The best arm ``among`` those allowed for each of ``picks.size`` draws, from ``index`` on."""
+    for i in range(picks.size):
+        values = draw_values(state, index + i, work)
+        picks[i] = first_among(values, values, among)
 
 
 register(LinTSState, absorb=absorb, choose=choose)
@@ -120,6 +145,13 @@ class LinTS(RidgePolicy):
         """Draw from another stream from now on; what was learned stays."""
         self.state.key[:] = new_key(validate.generator(seed))
         choose(self.state)
+
+    _outlook = Policy._outlook  # pending decisions are spread by draws, not by bounds
+
+    def _picks(self, count: int, allowed: Mask, waiting: Ints) -> Ints:
+        picks = np.empty(count, np.int64)
+        draw_picks(self.state, waiting.size, allowed, np.empty_like(self.state.work), picks)
+        return picks
 
     @staticmethod
     def contextual(

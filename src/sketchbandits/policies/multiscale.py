@@ -69,12 +69,15 @@ from sketchbandits.policies.multiscale_state import (
     REWARD,
     SPACE,
     SPACE_FIELDS,
+    SPACE_WIDTH,
     STAMP,
     MultiscaleState,
     arms_of,
     number_rays,
     space_features,
 )
+from sketchbandits.policies.pending import Outlook
+from sketchbandits.policies.pending_multiscale import multiscale_outlook
 
 SHARES = {"direction": 0.9, "cluster": 0.09, "space": 0.01}
 SKETCH_SIZE = 16  # where neither it nor a partition is given
@@ -192,8 +195,8 @@ class MultiscaleCSLB(Living):
         rays = self._number_rays(sentinels)
         sentinels.stats[SPACE] = np.inf
         if partitions > 1:
-            before = self.state.stats[SPACE, self.state.place[SLOT, : self.n_arms]]
-            sentinels.stats[SPACE, sentinels.place[SLOT]] = before
+            rows, slots = [[SPACE], [SPACE_WIDTH]], self.state.place[SLOT, : self.n_arms]
+            sentinels.stats[rows, sentinels.place[SLOT]] = self.state.stats[rows, slots]
         clusters = build_clusters(self.arms, part, sentinels, cluster, "full")
         self.state = MultiscaleState(
             *clusters,
@@ -242,7 +245,8 @@ class MultiscaleCSLB(Living):
         if ridge is None:
             # Without noise any ridge is valid, and a small one forgets the prior soon.
             least = 1e-3 * self.settings["arm_norm"]
-            ridge = rank * max(self.settings["noise"] / self.settings["theta_norm"], least) ** 2
+            most = math.sqrt(validate.LARGEST)  # as for a ridge that is given
+            ridge = rank * min(max(self.settings["noise"] / self.settings["theta_norm"], least), most) ** 2
         return radius_array(self.settings["radius"], self._shared(ridge), dim=0, log_share=log_share)
 
     def _share(self, count: int, partitions: int, scale: str = "cluster") -> float:
@@ -276,6 +280,9 @@ class MultiscaleCSLB(Living):
     def bounds(self) -> Floats:
         """The least of every arm's `scales`."""
         return np.min(list(self.scales().values()), axis=0)
+
+    def _outlook(self) -> Outlook:
+        return multiscale_outlook(self.state)
 
     @property
     def counts(self) -> NDArray[np.int64]:

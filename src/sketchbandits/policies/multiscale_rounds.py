@@ -68,6 +68,7 @@ from sketchbandits.policies.multiscale_state import (
     REWARD_LOST,
     SHOWN,
     SPACE,
+    SPACE_WIDTH,
     STAMP,
     SUM_BATCHED,
     SUM_QUEUED,
@@ -207,8 +208,17 @@ def work_off(
 
 
 @kernel
-def space_bound(features: Floats, factor: Floats, theta: Floats, space: Floats, logdet: float, arm: int) -> float:
-    """``x.theta + beta ||x||_{V^-1}`` of the published fit, by one triangular solution."""
+def ask_space(
+    stats: Floats,
+    slot: int,
+    features: Floats,
+    factor: Floats,
+    theta: Floats,
+    space: Floats,
+    logdet: float,
+    arm: int,
+) -> None:
+    """Give an arm its bound ``x.theta + beta ||x||_{V^-1}`` of the published fit, by one triangular solution."""
     d, R = theta.size, factor[SHOWN]
     x, mean, total = features[arm].copy(), 0.0, 0.0
     for k in range(d):
@@ -218,7 +228,8 @@ def space_bound(features: Floats, factor: Floats, theta: Floats, space: Floats, 
         total += s * s
         for i in range(k + 1, d):
             x[i] -= s * R[k, i]
-    return mean + radius_value(space, 0.0, logdet) * np.sqrt(total)
+    stats[SPACE_WIDTH, slot] = radius_value(space, 0.0, logdet) * np.sqrt(total)
+    stats[SPACE, slot] = mean + stats[SPACE_WIDTH, slot]
 
 
 @kernel
@@ -329,7 +340,7 @@ def next_arm(
         if meter[BANK] < cost:
             return arm
         meter[BANK] -= cost
-        stats[SPACE, slot] = space_bound(features, factor, theta, space, meter[LOGDET_SHOWN], arm)
+        ask_space(stats, slot, features, factor, theta, space, meter[LOGDET_SHOWN], arm)
         waiting[STAMP, arm] = ticks[VERSION]
         renew(stats, shape, level, tree, work, c, level[c, BETA])
 

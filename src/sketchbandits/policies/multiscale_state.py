@@ -14,9 +14,9 @@ from sketchbandits.linalg import Floats, Ints, dot
 from sketchbandits.policies.cslb_layout import ARM_AT, N_STATS, START, Sentinels
 
 # More rows of ``stats``: an arm's bounds on the scale of its direction and of the space, its signed length along its
-# ray, and the number of the ray.
-DIRECTION, SPACE, LENGTH, RAY = range(N_STATS, N_STATS + 4)
-N_ROWS = N_STATS + 4
+# ray, the number of the ray, and how much of the space's bound is width.
+DIRECTION, SPACE, LENGTH, RAY, SPACE_WIDTH = range(N_STATS, N_STATS + 5)
+N_ROWS = N_STATS + 5
 # Rows of ``rays``: sum of n s^2 over the ray's arms and of s y, each with what rounding has lost; ln(1/delta').
 INFORMATION, INFORMATION_LOST, REWARD, REWARD_LOST, RAY_SHARE = range(5)
 # Rows of ``waiting``: the fit that an arm's space bound is from, whether it is in the queue, the queue, the batch, and
@@ -38,7 +38,7 @@ class MultiscaleState(NamedTuple):
     choice: Ints
     counts: Ints
     place: Ints
-    stats: Floats  # per slot: as in CS-LB, then DIRECTION, SPACE, LENGTH, RAY
+    stats: Floats  # per slot: as in CS-LB, then DIRECTION, SPACE, LENGTH, RAY, SPACE_WIDTH
     shape: Ints
     level: Floats
     clock: Ints

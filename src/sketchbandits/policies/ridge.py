@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sketchbandits import snapshot
 from sketchbandits.compiled import kernel
 from sketchbandits.confidence import RIDGE, VALUE, radius_value
 from sketchbandits.linalg import (
@@ -28,6 +29,7 @@ from sketchbandits.linalg import (
     whiten,
 )
 from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, Policy, called_radius, register
+from sketchbandits.policies.pending import Outlook, grow, new_outlook, register_outlook
 
 SAMPLES, LOGDET, GROWTH, STEPS, SWITCH, SWITCHED_AT = range(6)  # entries of ``level``
 
@@ -83,7 +85,7 @@ def refit_all(state: Any) -> None:
     stats = state.stats
     theta = state.work[: state.inverse.shape[0]]
     Z, W, ridge = state.coordinates, state.whitened, state.radius[RIDGE]
-    state.level[LOGDET] = whiten(Z, state.counts, stats[SUM], stats[LOST], ridge, W, theta)
+    state.level[LOGDET] = whiten(Z, state.counts, stats[SUM], stats[LOST], ridge, W, theta, state.inverse)
     evaluate(W, theta, stats[MEAN], stats[WIDTH2])
     identity(state.inverse)
     state.level[GROWTH] = 1.0
@@ -152,18 +154,48 @@ def fill_bounds(state: Any, out: Floats) -> None:
 register(RidgeState, absorb=absorb, choose=choose)
 
 
+class RidgeModel(NamedTuple):
+    """What pending pulls change, and the whitened arms."""
+
+    inverse: Floats
+    whitened: Floats
+    work: Floats
+
+
+@kernel
+def discount(model: RidgeModel, outlook: Outlook, slot: int) -> None:
+    """One more pull of ``slot`` returned its mean."""
+    d, stats = model.inverse.shape[0], outlook.stats
+    grow(outlook, 0, 1.0 + stats[WIDTH2, slot])
+    u, g = model.work[:d], model.work[d:]
+    ridge_step(model.inverse, model.whitened, stats[MEAN], stats[WIDTH2], u, g, slot, stats[MEAN, slot])
+
+
+register_outlook(RidgeModel, discount=discount)
+
+
 class RidgePolicy(Policy):
     """A policy whose state holds an exact ridge fit of all arms."""
 
     def bounds(self) -> Floats:
         """``x.theta_hat + beta ||x||_{V^-1}`` for every arm."""
-        state = self.state
-        if state.level[SWITCH] > 0.0:
-            state = self.copy().state
-            refit_all(state)
         out = np.empty(self.n_arms)
-        fill_bounds(state, out)
+        fill_bounds(self._today(), out)
         return out
+
+    def _today(self) -> Any:
+        """The state with means and widths as of the last reward; rarely switching policies keep older ones."""
+        if self.state.level[SWITCH] == 0.0:
+            return self.state
+        state = snapshot.copy_state(self.state)
+        refit_all(state)
+        return state
+
+    def _outlook(self) -> Outlook:
+        state = self._today()
+        model = RidgeModel(state.inverse.copy(), state.whitened, np.empty(state.work.size))
+        beta = radius_value(state.radius, state.level[SAMPLES], state.level[LOGDET])
+        return new_outlook(model, state.stats, beta)
 
     def _refresh_radius(self) -> None:
         if self._radius_is_function:

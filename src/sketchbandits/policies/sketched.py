@@ -62,6 +62,8 @@ from sketchbandits.policies.base import (
     radius_array,
     register,
 )
+from sketchbandits.policies.pending import Mask, Outlook, draw_round, first_among, new_outlook
+from sketchbandits.policies.pending_imagined import imagined
 from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches.base import ALPHA, COMPENSATED, RANK, ROWS, SHRUNK, SketchState
 
@@ -272,17 +274,31 @@ def absorb_context(state: SketchedState, x: Floats, reward: float) -> None:
 @kernel
 def choose(state: SketchedState) -> None:
     """The largest upper confidence bound, or the best arm of this round's draw."""
-    d, n = state.theta.size, state.counts.size
-    values = state.work[-n:]
+    values = state.work[-state.counts.size :]
     if state.sampling.size > 0:
-        draw = np.empty(d)
-        draw_direction(state, draw)
-        v = sampling_scale(state)
-        for i in range(n):
-            values[i] = state.stats[MEAN, i] + v * np.dot(state.arms[i], draw)
+        draw_values(state, 0, values)
     else:
         fill_bounds(state, values)
     state.choice[0] = tied_argmax(values)
+
+
+@kernel
+def draw_values(state: SketchedState, index: int, values: Floats) -> None:
+    """Every arm's value under this round's draw for the decision with ``index`` others pending."""
+    draw = np.empty(state.theta.size)
+    draw_direction_at(state, index, draw)
+    v = sampling_scale(state)
+    for i in range(values.size):
+        values[i] = state.stats[MEAN, i] + v * np.dot(state.arms[i], draw)
+
+
+@kernel
+def draw_picks(state: SketchedState, index: int, among: Mask, picks: Ints) -> None:
+    """The best arm ``among`` those allowed for each of ``picks.size`` draws, from ``index`` on."""
+    values = np.empty(among.size)
+    for i in range(picks.size):
+        draw_values(state, index + i, values)
+        picks[i] = first_among(values, values, among)
 
 
 @kernel
@@ -302,11 +318,17 @@ def sampling_scale(state: SketchedState) -> float:
 
 @kernel
 def draw_direction(state: SketchedState, out: Floats) -> None:
+    """Draw of this round."""
+    draw_direction_at(state, 0, out)
+
+
+@kernel
+def draw_direction_at(state: SketchedState, index: int, out: Floats) -> None:
     """``V^-1 (sqrt(alpha) Z_1 + S'Z_2)`` with standard normal Z: covariance exactly ``V^-1``."""
     sketch, d = state.sketch, out.size
     rows, alpha = sketch.size[ROWS], sketch.level[ALPHA]
     z = np.empty(d + rows)
-    normals(state.key, int(state.level[SAMPLES]), z)
+    normals(state.key, draw_round(state.level[SAMPLES], index), z)
     for i in range(d):
         out[i] = np.sqrt(alpha) * z[i]
     for k in range(rows):
@@ -333,6 +355,18 @@ class SketchedPolicy(Policy):
         out = np.empty(self.n_arms)
         fill_bounds(self.state, out)
         return out
+
+    def _picks(self, count: int, allowed: Mask, waiting: Ints) -> Ints:
+        if self.state.sampling.size == 0:
+            return super()._picks(count, allowed, waiting)
+        picks = np.empty(count, np.int64)
+        draw_picks(self.state, waiting.size, allowed, picks)
+        return picks
+
+    def _outlook(self) -> Outlook:
+        state = self.state
+        beta = sketch_radius(state, state.radius[LOG_SHARE])
+        return new_outlook(imagined(state, "arms", "gram"), state.stats, beta)
 
     def reseed(self, seed: Any) -> None:
         """Draw from another stream from now on; what was learned stays."""

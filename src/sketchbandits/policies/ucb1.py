@@ -6,6 +6,7 @@
 **Reference** Auer, Cesa-Bianchi and Fischer, Machine Learning 47, 2002, Figure 1.
 **Departures** The noise scale ``R`` multiplies the width: the printed rule is for rewards in [0, 1]. ``exploration=2``
 (default) is the printed constant; 8 is the calibration for R-sub-Gaussian noise.
+**Pending** decisions count in ``n_i``; bounds are not inflated, and every pending pull counts.
 **Guarantee** none is claimed for ``exploration=2`` under Gaussian-like noise: its intervals are too narrow there.
 """
 
@@ -18,6 +19,7 @@ from sketchbandits import validate
 from sketchbandits.compiled import kernel
 from sketchbandits.linalg import Floats, Ints, add_exactly, tied_argmax
 from sketchbandits.policies.base import LOST, SUM, Policy, register
+from sketchbandits.policies.pending import PULLS, WIDTH2, Outlook, new_outlook, register_outlook
 
 MEAN, SPREAD = range(2)  # SPREAD: 1/sqrt(n), +inf before the first reward
 ROUND = 0
@@ -56,14 +58,40 @@ def choose(state: UCB1State) -> None:
 @kernel
 def fill_bounds(state: UCB1State, out: Floats) -> None:
     """``mean + R sqrt(c ln t/n)``."""
-    # At t = 1 the width would be 0 times infinity; any positive factor leaves every bound at +inf.
-    scale = state.factor[0] * np.sqrt(np.log(max(state.clock[ROUND], 2)))
-    mean, spread = state.stats[MEAN], state.stats[SPREAD]
+    beta, mean, spread = radius_of(state), state.stats[MEAN], state.stats[SPREAD]
     for i in range(out.size):
-        out[i] = mean[i] + scale * spread[i]
+        out[i] = mean[i] + beta * spread[i]
+
+
+@kernel
+def radius_of(state: UCB1State) -> float:
+    """``R sqrt(c ln t)``."""
+    # At t = 1 the width would be 0 times infinity; any positive factor leaves every bound at +inf.
+    return state.factor[0] * np.sqrt(np.log(max(state.clock[ROUND], 2)))
 
 
 register(UCB1State, absorb=absorb, choose=choose)
+
+
+class Counts(NamedTuple):
+    """Rewards booked for each arm."""
+
+    counts: Ints
+
+
+@kernel
+def discount(model: Counts, outlook: Outlook, slot: int) -> None:
+    """A pending pull counts as one that was played, also for an arm without rewards."""
+    outlook.stats[WIDTH2, slot] = 1.0 / (model.counts[slot] + outlook.place[PULLS, slot])
+
+
+@kernel
+def always_fits(model: Counts, outlook: Outlook, slot: int) -> bool:
+    """No guarantee, no limit."""
+    return True
+
+
+register_outlook(Counts, discount=discount, fits=always_fits)
 
 
 class UCB1(Policy):
@@ -93,6 +121,10 @@ class UCB1(Policy):
         out = np.empty(self.n_arms)
         fill_bounds(self.state, out)
         return out
+
+    def _outlook(self) -> Outlook:
+        stats = np.stack([self.state.stats[MEAN], self.state.stats[SPREAD] ** 2])
+        return new_outlook(Counts(self.state.counts), stats, radius_of(self.state))
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

@@ -1,0 +1,89 @@
+"""Predicted against measured microseconds a round, for every policy: the table of docs/advice.md.
+
+Measured through `select` and `update` from Python, the mean of a whole run of 3,000 rounds in the processor time of
+this thread (what else the machine does counts little), with one BLAS thread.
+"""
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sketchbandits
+from sketchbandits import Partition, advise
+from sketchbandits.advice.machine import measure
+from sketchbandits.advice.predictions import Prediction
+from sketchbandits.environments import LinearEnvironment, correlated_arms, isotropic_parameter, subspace_arms
+from sketchbandits.threads import one_blas_thread
+
+ROUNDS = 3_000
+CASES = {
+    "N=60, d=50": (lambda: correlated_arms(n_arms=60, dim=50, seed=0), 5),
+    "N=1,000, d=20": (lambda: correlated_arms(n_arms=1000, dim=20, seed=0), 4),
+    "N=1,000, d=200": (lambda: correlated_arms(n_arms=1000, dim=200, seed=0), 10),
+    "N=400 in 5 subspaces, d=30": (
+        lambda: subspace_arms(n_arms=400, dim=30, n_subspaces=5, rank=4, shuffle=True, seed=0),
+        4,
+    ),
+    "N=20,000, d=16": (lambda: correlated_arms(n_arms=20_000, dim=16, seed=0), 8),
+}
+
+
+def measured(policy: Any, env: LinearEnvironment, rounds: int) -> float:
+    """Microseconds a round, the mean of a whole run."""
+    noise, means = env.draw_noise(np.random.default_rng(1), rounds).tolist(), env.means.tolist()
+    policy.copy().update(0, 0.5)  # kernels are loaded before the clock runs
+    with one_blas_thread():
+        start = time.thread_time()
+        for value in noise:
+            arm = policy.select()
+            policy.update(arm, means[arm] + value)
+        return 1e6 * (time.thread_time() - start) / rounds
+
+
+def build(found: Prediction, arms: Any) -> Any:
+    options = dict(found.options)
+    if "partition" in options:
+        options["partition"] = Partition.subspaces(arms, found.sketch_size)
+    return getattr(sketchbandits, found.policy)(arms, **options)
+
+
+def rows(arms: Any, sketch_size: int, quick: bool) -> list[dict[str, Any]]:
+    """One a policy, at one sketch size."""
+    env = LinearEnvironment(arms, isotropic_parameter(arms.shape[1], seed=2))
+    machine = min((measure() for _ in range(3)), key=lambda timed: timed.rates[0][1])
+    rounds = 20 if quick else ROUNDS
+    advice = advise(arms, rounds=rounds, sketch_sizes=[sketch_size], machine=machine, progress=False)
+    result = []
+    for found in advice.predictions:
+        took = measured(build(found, arms), env, rounds)
+        result.append({"policy": found.name, "predicted": found.microseconds, "measured": took})
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Predicted against measured time of a round.")
+    parser.add_argument("--quick", action="store_true", help="a few rounds, to see that it runs")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write everything to PATH")
+    options = parser.parse_args()
+    report = {}
+    for name, (make, sketch_size) in CASES.items():
+        report[name] = rows(make(), sketch_size, options.quick)
+        print(f"\n{f'{name}, l={sketch_size}':<36}{'predicted':>10}{'measured':>10}{'ratio':>8}")
+        for row in report[name]:
+            ratio = row["predicted"] / row["measured"]
+            print(f"  {row['policy']:<34}{row['predicted']:>10.3g}{row['measured']:>10.3g}{ratio:>8.2f}", flush=True)
+    ratios = [math.log(row["predicted"] / row["measured"]) for part in report.values() for row in part]
+    typical, worst = math.exp(float(np.median(np.abs(ratios)))), math.exp(max(map(abs, ratios)))
+    within = np.mean(np.abs(ratios) <= math.log(2.0))
+    print(f"\ntypical error: a factor of {typical:.2f}; worst: {worst:.2f}; within a factor of two: {within:.0%}")
+    if options.json is not None:
+        options.json.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Regret when rewards are late or decisions come in batches, with and without telling the policy what is pending.
+
+    python benchmarks/delays.py [--rounds N] [--seeds K] [--figure PATH] [--quick]
+
+Prints the tables of docs/delays.md: mean regret over seeds, each with arms, parameter, noise and delays of its own and
+all policies paired; "naive / told" are `simulate(pending=False)` and `simulate(pending=True)`.
+"""
+
+import os
+
+# Before NumPy is loaded: its libraries read these once.
+os.environ.update({f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "MKL", "OMP", "NUMBA")})
+
+import argparse
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, simulate
+from sketchbandits.environments import (
+    LinearEnvironment,
+    correlated_arms,
+    fixed_delay,
+    geometric_delay,
+    heavy_tailed_delay,
+    uniform_parameter,
+)
+from sketchbandits.linalg import Floats
+
+POLICIES: dict[str, Callable[[Floats, int], Any]] = {
+    "CS-LB": lambda arms, l: CSLB(arms, sketch_size=l),
+    "CS-LB log-det": lambda arms, l: CSLB(arms, sketch_size=l, radius="logdet"),
+    "OFUL log-det": lambda arms, l: OFUL(arms, radius="logdet"),
+    "LinUCB": lambda arms, l: LinUCB(arms),
+    "LinTS": lambda arms, l: LinTS(arms, seed=0),
+    "SOFUL": lambda arms, l: SOFUL(arms, sketch_size=2 * l),
+    "CBSCFD": lambda arms, l: CBSCFD(arms, sketch_size=2 * l),
+    "DBSLinUCB": lambda arms, l: DBSLinUCB(arms, sketch_size=l),
+    "CBRAP": lambda arms, l: CBRAP(arms, sketch_size=2 * l, seed=0),
+    "UCB1": lambda arms, l: UCB1(arms),
+}
+# Arms, dimensions, sketch size, and the share of the rounds that are played: more arms take longer.
+SETS = {"data set 1": (60, 50, 5, 1.0), "many arms": (500, 20, 4, 0.5)}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "at once": {},
+    "delay 100": {"delay": fixed_delay(100)},
+    "geometric, mean 100": {"delay": geometric_delay(100.0)},
+    "heavy-tailed, mean 100": {"delay": heavy_tailed_delay(100.0)},
+    "batches of 10": {"batch": 10},
+    "batches of 100": {"batch": 100},
+}
+MODES = ("naive", "told")
+
+Regrets = dict[tuple[str, str, str], float]  # (setting, mode, policy)
+
+
+def play(case: str, rounds: int, seed: int) -> Regrets:
+    """Final regret of every policy in every setting."""
+    n, d, l, share = SETS[case]
+    env = LinearEnvironment(correlated_arms(n_arms=n, dim=d, seed=seed), uniform_parameter(d, seed=seed))
+    policies = {name: make(env.arms, l) for name, make in POLICIES.items()}
+    regrets: Regrets = {}
+    for setting, options in SETTINGS.items():
+        for mode in MODES if options else MODES[:1]:
+            kept = {"rounds": int(rounds * share), "seed": seed, "checkpoints": [1], "progress": False}
+            result = simulate(env, policies, pending=mode == "told", **kept, **options)
+            regrets |= {(setting, mode, name): float(values[0]) for name, values in result.final_regret.items()}
+    return regrets
+
+
+def mean_of(runs: list[Regrets]) -> Regrets:
+    return {key: float(np.mean([run[key] for run in runs])) for key in runs[0]}
+
+
+def print_table(title: str, regrets: Regrets) -> None:
+    print(f"\n### {title}\n")
+    print("| policy | " + " | ".join(SETTINGS) + " |")
+    print("|---" * (1 + len(SETTINGS)) + "|")
+    for name in POLICIES:
+        cells = [" / ".join(f"{regrets[s, m, name]:,.0f}" for m in MODES if (s, m, name) in regrets) for s in SETTINGS]
+        print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+def draw(results: dict[str, Regrets], path: Path) -> None:
+    """A panel a setting: two bars a policy, and a mark for its regret with rewards at once."""
+    late = [setting for setting, options in SETTINGS.items() if options]
+    figure = Figure(figsize=(14, 3.6 * len(results)), layout="constrained")
+    for row, (title, regrets) in enumerate(results.items()):
+        for column, setting in enumerate(late):
+            ax = figure.add_subplot(len(results), len(late), row * len(late) + column + 1)
+            y = np.arange(len(POLICIES))
+            for mode, colour, shift in (("naive", "#B0B0B0", -0.2), ("told", "#0072B2", 0.2)):
+                values = [regrets[setting, mode, name] for name in POLICIES]
+                ax.barh(y + shift, values, height=0.38, color=colour, label=mode)
+            at_once = [regrets["at once", "naive", name] for name in POLICIES]
+            ax.plot(at_once, y, "|", color="#D55E00", markersize=14, markeredgewidth=2, label="rewards at once")
+            ax.set_yticks(y, list(POLICIES) if column == 0 else [""] * len(POLICIES))
+            ax.invert_yaxis()
+            ax.set_title(setting if row == 0 else "", fontsize=10)
+            if row + 1 == len(results):
+                ax.set_xlabel("regret")
+            if column == 0:
+                ax.set_ylabel(title)
+            if row == column == 0:
+                ax.legend(fontsize=8, loc="lower right")
+    figure.savefig(path, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Regret with late rewards and batches.")
+    parser.add_argument("--rounds", type=int, default=10_000, help="rounds on data set 1, half as many with many arms")
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--figure", type=Path, metavar="PATH", help="draw the tables")
+    parser.add_argument("--quick", action="store_true", help="300 rounds, one seed: shows that it runs")
+    options = parser.parse_args()
+    rounds, seeds = (300, 1) if options.quick else (options.rounds, options.seeds)
+    cases = [(case, rounds, seed) for case in SETS for seed in range(1, seeds + 1)]
+    with ProcessPoolExecutor(options.processes) as pool:
+        found = list(pool.map(play, *zip(*cases, strict=True)))
+    results: dict[str, Regrets] = {}
+    for case, (n, d, l, share) in SETS.items():
+        runs = [regrets for (name, *_), regrets in zip(cases, found, strict=True) if name == case]
+        title = f"{case}: N={n}, d={d}, l={l}, {int(rounds * share):,} rounds, {seeds} seeds"
+        results[case] = mean_of(runs)
+        print_table(title, results[case])
+    if options.figure is not None:
+        draw(results, options.figure)
+
+
+if __name__ == "__main__":
+    main()
