@@ -25,6 +25,7 @@ CONTENDERS: Mapping[str, Callable[[int, int], Any]] = {
     "LinTS theory": lambda dim, seed: sb.LinTS.contextual(dim=dim, noise=NOISE, radius="logdet", seed=seed),
     "SOFUL l=20": lambda dim, seed: sb.SOFUL.contextual(dim=dim, sketch_size=20, noise=NOISE, radius="logdet"),
     "CBSCFD l=20": lambda dim, seed: sb.CBSCFD.contextual(dim=dim, sketch_size=20, noise=NOISE, radius="logdet"),
+    "MultiscaleCSLB": lambda dim, seed: sb.MultiscaleCSLB.contextual(dim=dim, noise=NOISE),
 }
 
 

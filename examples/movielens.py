@@ -30,6 +30,7 @@ CONTENDERS: Mapping[str, Callable[["Game", Any], Any]] = {
     "LinTS theory": lambda game, seed: sb.LinTS(game.env.arms, radius="logdet", seed=seed, **game.model),
     "LinTS v=R": lambda game, seed: sb.LinTS(game.env.arms, scale=NOISE, seed=seed, **game.model),
     "CS-LB log-det": lambda game, seed: sb.CSLB(game.env.arms, sketch_size=5, radius="logdet", **game.model),
+    "MultiscaleCSLB": lambda game, seed: sb.MultiscaleCSLB(game.env.arms, sketch_size=5, **game.model),
 }
 
 

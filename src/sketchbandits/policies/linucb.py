@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.policies.base import check_shared, constant_radius
 from sketchbandits.policies.contextual import ContextualRidge
-from sketchbandits.policies.ridge import RidgePolicy, build
+from sketchbandits.policies.ridge import GrowingRidge, build
 
 
-class LinUCB(RidgePolicy):
+class LinUCB(GrowingRidge):
     """LinUCB on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random."""
 
     def __init__(self, arms: ArrayLike, *, alpha: float = 1.0, ridge: float = 1.0, seed: Any = None) -> None:

@@ -23,10 +23,10 @@ from sketchbandits import validate
 from sketchbandits.policies import ridge as ridge_fit
 from sketchbandits.policies.base import Radius, check_radius, check_shared, radius_array
 from sketchbandits.policies.contextual import ContextualRidge
-from sketchbandits.policies.ridge import RidgePolicy
+from sketchbandits.policies.ridge import GrowingRidge
 
 
-class OFUL(RidgePolicy):
+class OFUL(GrowingRidge):
     """OFUL on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random."""
 
     def __init__(

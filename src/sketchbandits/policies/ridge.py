@@ -29,6 +29,7 @@ from sketchbandits.linalg import (
     whiten,
 )
 from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, Policy, called_radius, register
+from sketchbandits.policies.growing import Growing, widened
 from sketchbandits.policies.pending import Outlook, grow, new_outlook, register_outlook
 
 SAMPLES, LOGDET, GROWTH, STEPS, SWITCH, SWITCHED_AT = range(6)  # entries of ``level``
@@ -45,6 +46,7 @@ class RidgeState(NamedTuple):
     inverse: Floats  # (d, d)
     level: Floats
     radius: Floats
+    closed: Floats  # per arm 0, or -inf once it is removed
     work: Floats
 
 
@@ -67,6 +69,7 @@ def build(arms: Floats, radius: Floats, *, switching: float | None = None) -> Ri
         inverse=np.eye(d),
         level=level,
         radius=radius,
+        closed=np.zeros(n),
         work=np.zeros(n + d),
     )
 
@@ -139,6 +142,8 @@ def choose(state: RidgeState) -> None:
         refit_all(state)
     values = state.work[state.inverse.shape[0] :]
     fill_bounds(state, values)
+    for i in range(values.size):
+        values[i] += state.closed[i]
     state.choice[0] = tied_argmax(values)
 
 
@@ -205,3 +210,24 @@ class RidgePolicy(Policy):
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:
         return RidgeState
+
+
+class GrowingRidge(RidgePolicy, Growing):
+    """A ridge fit of the arms' own features, to which arms may be added."""
+
+    def _check_new(self, arms: Floats) -> None:
+        largest, limit = float(np.linalg.norm(arms, axis=1).max()), self.settings.get("arm_norm")
+        if self.settings.get("radius") == "closed" and limit is not None and largest > limit * (1 + 1e-9):
+            raise ValueError(f"arms must have norms up to arm_norm = {limit:g} with radius='closed', got {largest:g}")
+
+    def _with_arms(self, arms: Floats) -> RidgeState:
+        state, more = self.state, len(arms)
+        columns = np.concatenate([state.coordinates, arms.T], axis=1)
+        rest = {name: widened(getattr(state, name), more) for name in ("counts", "stats", "whitened", "closed", "work")}
+        grown: RidgeState = snapshot.copy_state(state._replace(coordinates=columns, **rest))
+        grown.level[SWITCHED_AT] = -np.inf
+        refit_all(grown)
+        return grown
+
+    def _forget_choice(self) -> None:
+        self.state.level[SWITCHED_AT] = -np.inf

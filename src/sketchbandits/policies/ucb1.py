@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.compiled import kernel
 from sketchbandits.linalg import Floats, Ints, add_exactly, tied_argmax
-from sketchbandits.policies.base import LOST, SUM, Policy, register
+from sketchbandits.policies.base import LOST, SUM, register
+from sketchbandits.policies.growing import Growing, widened
 from sketchbandits.policies.pending import PULLS, WIDTH2, Outlook, new_outlook, register_outlook
 
 MEAN, SPREAD = range(2)  # SPREAD: 1/sqrt(n), +inf before the first reward
@@ -33,6 +34,7 @@ class UCB1State(NamedTuple):
     stats: Floats  # per arm: MEAN, SPREAD, SUM, LOST
     clock: Ints  # 1 + rewards booked
     factor: Floats  # R sqrt(c)
+    closed: Floats  # per arm 0, or -inf once it is removed
     work: Floats
 
 
@@ -52,6 +54,9 @@ def absorb(state: UCB1State, arm: int, reward: float) -> None:
 def choose(state: UCB1State) -> None:
     """The largest upper bound; an arm without rewards comes first."""
     fill_bounds(state, state.work)
+    for i in range(state.work.size):
+        if state.closed[i] < 0.0:
+            state.work[i] = -np.inf
     state.choice[0] = tied_argmax(state.work)
 
 
@@ -94,7 +99,7 @@ def always_fits(model: Counts, outlook: Outlook, slot: int) -> bool:
 register_outlook(Counts, discount=discount, fits=always_fits)
 
 
-class UCB1(Policy):
+class UCB1(Growing):
     """UCB1 on a fixed arm set; of ``arms`` only the number of rows matters. ``noise`` is R. Nothing is random."""
 
     def __init__(self, arms: ArrayLike, *, noise: float = 1.0, exploration: float = 2.0, seed: Any = None) -> None:
@@ -113,8 +118,17 @@ class UCB1(Policy):
                 stats=stats,
                 clock=np.ones(1, np.int64),
                 factor=np.array([noise * np.sqrt(exploration)]),
+                closed=np.zeros(n),
                 work=np.zeros(n),
             )
+
+    def _with_arms(self, arms: Floats) -> UCB1State:
+        state, more = self.state, len(arms)
+        stats = widened(state.stats, more)
+        stats[SPREAD, -more:] = np.inf
+        counts, closed, work = (widened(array, more) for array in (state.counts, state.closed, state.work))
+        grown: UCB1State = state._replace(counts=counts, stats=stats, closed=closed, work=work)
+        return grown
 
     def bounds(self) -> Floats:
         """``mean + R sqrt(c ln t/n)``, +inf for an arm without rewards."""
