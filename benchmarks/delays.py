@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, simulate
+from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, MultiscaleCSLB, simulate
 from sketchbandits.environments import (
     LinearEnvironment,
     correlated_arms,
@@ -32,6 +32,7 @@ from sketchbandits.environments import (
 from sketchbandits.linalg import Floats
 
 POLICIES: dict[str, Callable[[Floats, int], Any]] = {
+    "Multi-scale": lambda arms, l: MultiscaleCSLB(arms, sketch_size=l),
     "CS-LB": lambda arms, l: CSLB(arms, sketch_size=l),
     "CS-LB log-det": lambda arms, l: CSLB(arms, sketch_size=l, radius="logdet"),
     "OFUL log-det": lambda arms, l: OFUL(arms, radius="logdet"),

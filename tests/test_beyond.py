@@ -5,7 +5,7 @@ import pytest
 from conftest import rounds
 
 from sketchbandits.experiments import beyond, paper
-from sketchbandits.experiments.beyond import ALSO, MORE_ARMS, OURS, RIVALS, BeyondPlan, Row
+from sketchbandits.experiments.beyond import ABLATED, ALSO, MORE_ARMS, OURS, RIVALS, BeyondPlan, Row
 from sketchbandits.experiments.contenders import Contender
 from sketchbandits.experiments.runs import Outcome
 from sketchbandits.policies import MultiscaleCSLB
@@ -19,7 +19,7 @@ def outcome(regret, microseconds=1.0, length=100):
 def small(monkeypatch):
     """One scene, three runs, regrets as the test says."""
     scene = paper.correlated("(9)", 1000, 6, 3, 1, "max")
-    monkeypatch.setattr(beyond, "scenes", lambda: [(scene, (OURS, *RIVALS, ALSO))])
+    monkeypatch.setattr(beyond, "scenes", lambda: [(scene, (OURS, *RIVALS, ALSO, *ABLATED))])
     monkeypatch.setattr(beyond, "FRONTIER", {"(9)": (12, 6, 3, 2)})
     return BeyondPlan(rounds=rounds(200, 100), runs=3)
 
@@ -55,7 +55,7 @@ def test_the_ratio_is_to_the_best_rival_by_mean(small):
 
 
 def test_the_mean_is_geometric_and_over_the_seven_data_sets_only():
-    regrets = {str(policy): 1.0 for policy in (OURS, *RIVALS, ALSO)}
+    regrets = {str(policy): 1.0 for policy in (OURS, *RIVALS, ALSO)} | {str(policy): 3.0 for policy in ABLATED}
     rows = [
         Row("(1)", "max", 60, regrets, "ucb1", 0.25, 0.5, 0.9),
         Row("(5)", "max", 1000, regrets, "cslb", 1.0, 1.1, 0.1),
@@ -64,7 +64,12 @@ def test_the_mean_is_geometric_and_over_the_seven_data_sets_only():
     reached = beyond.targets(rows)
     assert reached == (1.0, 1.1, pytest.approx(0.5), 0.1)
     page = beyond.markdown(rows)
-    assert "NO" not in page and "- heavy tail, max: SOFUL 7" in page and page.count("\n| ") == 3
+    assert (
+        "NO" not in page
+        and "- heavy tail, max: SOFUL 7" in page
+        and page.count("\n| ") == 8
+        and page.count("| 3.00 | 3.00 |") == 3
+    )
 
 
 def test_it_plays_and_draws(small):

@@ -104,9 +104,9 @@ class Partition:
         are never more of these than `first_fit` makes with the same tolerance; the clusters are not in its order, and
         several may have a rank below ``sketch_size``. Bases are least-squares fits of their arms.
 
-        The outcome depends on ``seed``, and neither on ``workers`` nor on a clock. No guarantee that the fewest
-        clusters are found: that is NP-hard. Subspaces are likely missed where they hold few arms each, little more
-        than their dimension, or nearly fill the space together. Other options as in `first_fit`.
+        The outcome depends on ``seed``, and neither on ``workers`` nor on a clock. There is no guarantee that the
+        fewest clusters are found: subspaces are likely missed that hold hardly more arms than their dimension, or a
+        small share of many arms. Other options as in `first_fit`.
         """
         array, tolerance, workers = _checked(arms, tolerance, workers)
         sketch_size, generator = validate.whole("sketch_size", sketch_size), validate.generator(seed)

@@ -6,8 +6,9 @@ Arms are unit vectors x. A round looks at a random sample of the arms that no su
 
        argmax_a  |a.r| / ||a - Q'Q a|| ,   r = x - Q'Q x ,   Q an orthonormal basis of those taken,
 
-   until ``||r|| <= 2 tol``. Arms in general position take d steps, arms of a k-dimensional subspace k: an anchor that
-   ends within ``l`` steps has found k + 1 dependent arms.
+   until ``||r|| <= 2 tol`` (the denominator with ``20 tol`` added in square: less than that may be noise). Arms
+   in general position take d steps, arms of a k-dimensional subspace k: an anchor that ends within ``l`` steps has
+   found k + 1 dependent arms.
 2. *Refinement.* The span of those k arms loses what hardly any of its members needs, grows in directions that bring
    many new ones (with a tolerance the pursuit can end early), and becomes the least-squares fit of its members.
 3. *Choice.* Greedily by the number of members; anchors that a chosen subspace holds are passed over.

@@ -146,7 +146,7 @@ def product_norm(factor: Floats, rank: int, z: Floats) -> float:
 def least_bounds(
     clusters: Clusters, S: float, x: Floats, norm: float, tolerance: float, rest: Floats, out: Floats
 ) -> bool:
-    """``out``: the least of a context's bounds over the clusters that hold it, OWN and VIEW, or +inf; whether any does."""
+    """Whether any cluster holds a context; ``out``: the least of its bounds in those that do, OWN and VIEW, or +inf."""
     z, held = np.empty(clusters.bases.shape[1]), False
     out[OWN] = out[VIEW] = np.inf
     for k in range(clusters.ticks[COUNT]):

@@ -8,33 +8,32 @@
 
 **Routing** looks at features only, and only `update` routes. A reward is booked in every cluster whose span holds its
 context. A context that none holds meets the pool (`contextual_pool`), which opens a cluster as soon as the context and
-few earlier ones are dependent. The space has all rewards of contexts that no cluster holds; of the others as many as
-the ``budget`` pays for. So it is an insurance: where the stream has no low-dimensional spans, or memory is used up, the
-policy is OFUL, at OFUL's cost; where it has, d-dimensional work is rare. Whether a reward is booked in a fit is known
-before it is seen, so each is a confidence set as in `multiscale`. Shares of ``delta``: cluster k = 1, 2, ... has
-``0.9 delta/(k (k + 1))``, the space 0.1. There is no direction's scale: contexts seldom repeat.
+few earlier ones are dependent. The space has all rewards of contexts that no cluster held, and bounds such contexts at
+O(d^2) each. A cluster has a *view* of it: the space's confidence set on its span, as of its opening, renewed together
+with a reward more for the space whenever the ``budget`` has saved up the operations for it. So the space is an
+insurance: where the stream has no low-dimensional spans, or memory is used up, the policy is OFUL, at OFUL's cost;
+where it has, d^2 is rare. There is no direction's scale: contexts seldom repeat.
+
+**Shares of delta** 0.9/(k (k + 1)) for cluster k = 1, 2, ..., and 0.1 for the space. Whether a reward is booked in a
+fit is known before it is seen, so each fit is a confidence set by itself (radii and ridges as in `multiscale`).
 
 **Memory** ``memory`` bytes for the state, grown as needed. The space (d^2 numbers) is kept where it fits in half of it,
-the pool in a quarter; clusters, at most l (d + l) numbers each, have the rest. Beside a space there are no more than d
-clusters, with ``sum r_k^2 <= d^2``: beyond, finding a context's clusters costs more than its bound in the space, and
-OFUL's regret bound is the smaller one.
+the pool has up to a quarter, clusters of l (d + 2 l) numbers the rest. Beside a space there are at most d of them, with
+``sum r_k^2 <= d^2``: beyond, finding a context's clusters costs more than its bound in the space, and OFUL's regret
+bound is the smaller one.
 
-**Guarantee** With probability ``1 - delta``, ``x.theta* <= U(x)`` for all contexts and rounds. If ``ridge >= L^2``, the
-regret of the n_k rounds whose played context cluster k held is at most ``2 beta_k sqrt(2 r_k n_k ln(1 + n_k L^2/(ridge
-r_k)))``, and of the n rounds where none did, the same with d and the space's beta. In all ``2 beta sqrt(2 r K T ln(1 +
-T L^2/ridge))`` for T rounds on K clusters of rank r, against OFUL's ``2 beta_d sqrt(2 d T ln(...))``, where beta grows with
-sqrt(r) and beta_d with sqrt(d), plus what a subspace costs until its cluster is open (as many rounds in it as it has
-dimensions, at least). When memory is used up later subspaces have the space's bound; if that did not fit either, their
-bound stays S ||x|| and nothing sublinear is claimed for them. With a ``tolerance`` eps regret has a term S L eps T more.
+**Guarantee** With probability ``1 - delta``, ``x.theta* <= U(x)`` for all contexts and rounds. Then, with ridges of at
+least L^2, the n_k rounds whose played context cluster k held have regret at most ``2 beta_k sqrt(2 r_k n_k ln(1 + n_k
+L^2/(ridge r_k)))``, and the n rounds where none did the same with d and the space's beta. If all is found after n of T
+rounds in K subspaces of dimension r: of order ``r sqrt(K T) + d sqrt(n)``, against OFUL's ``d sqrt(T)``. When memory is
+used up, contexts of further subspaces have the space's bound; if that was not kept either, their bound stays S ||x||
+and nothing sublinear is claimed for them. A ``tolerance`` eps adds a term of order ``S L eps T``.
 
-**Cost** Contexts: O(K d + r d) each in a cluster, O(K d + d^2) outside. A reward: O(K d + r d), outside O(d^2); and
-``budget`` operations at most, of each round's choice and on average of rewards, for the space where a cluster holds the
-context.
-
-**Reference** Bounds as in `multiscale`, pool as in `contextual_pool`.
-**Departures** from CS-LB's first-fit: that puts successive contexts of different subspaces into one cluster, whose span
-then holds no later context; here a cluster opens only where a span has shown itself, and its first rewards are lost to
-it (not to the space).
+**Cost** A context: O(K d + r d) in a cluster, O(K d + d^2) in none. A reward: the same, and ``budget`` operations.
+**Reference** Bounds as in `multiscale`, the search for spans as in `contextual_pool`.
+**Departures** from CS-LB's first-fit, which puts successive contexts of different subspaces into one cluster, whose
+span holds none that come later: here a cluster opens only where a span has shown itself. What it was shown by is lost
+to the cluster's own fit, not to its view.
 """
 
 import math
@@ -83,13 +82,13 @@ def division(dim: int, size: int, memory: int) -> Division:
     least = fixed + pool_bytes(dim, size) + cluster_bytes(dim, size)
     if memory < least:
         raise ValueError(
-            f"memory must be at least {least} bytes for dim={dim} and sketch_size={size}, got {memory}: the pool and one "
-            f"cluster ({least + 2 * space} or more keep the space's scale too)"
+            f"memory must be at least {least} bytes for dim={dim} and sketch_size={size} (one cluster; from "
+            f"{max(2 * space, least + space)} on the space's scale is kept too), got {memory}"
         )
     kept = 2 * space <= memory and least + space <= memory
     rest = memory - fixed - (space if kept else 0)
     for_pool = min(memory // 4, rest - cluster_bytes(dim, size))
-    rows = int(math.sqrt(max(dim * dim + for_pool / 8 - 4, 0.0))) - dim  # the most with 8 P (2 d + P) + 32 <= for_pool
+    rows = math.isqrt(dim * dim + max(for_pool // 8 - 4, 0)) - dim  # the most with 8 P (2 d + P) + 32 <= for_pool
     pool = max(min(rows, dim), size)
     clusters = (rest - pool_bytes(dim, pool)) // cluster_bytes(dim, size)
     return Division(kept, pool, min(clusters, dim) if kept else clusters)
@@ -166,14 +165,11 @@ class ContextualMultiscale(ContextualPolicy):
         return radius_array(self.settings["radius"], shared._replace(ridge=ridge), dim=0, log_share=log_share)
 
     def select(self, contexts: ArrayLike) -> int:
-        """The row of ``contexts`` to play. No side effect.
-
-        The row of the largest of `bounds`, where the ``budget`` pays for all of the space's bounds that this takes.
-        """
+        """The row of ``contexts`` with the largest bound; of those at S ||x|| the least known. No side effect."""
         return int(choose(self.state, self._checked(contexts)))
 
     def scales(self, contexts: ArrayLike) -> dict[str, Floats]:
-        """Every row's bound on each scale: prior, cluster, space; +inf where no cluster holds it, no space is kept."""
+        """Every row's bound on each scale, prior, cluster and space; +inf where one says nothing."""
         rows = self._checked(contexts)
         values = np.empty((3, len(rows)))
         scale_bounds(self.state, rows, values)

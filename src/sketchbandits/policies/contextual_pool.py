@@ -26,7 +26,9 @@ import numpy as np
 from sketchbandits.compiled import kernel
 from sketchbandits.linalg import ROUNDING, Floats, Ints, assign, remove_projection, scale, solve_upper
 
-SIZE, MOST, PAUSE, FRUITLESS = range(4)  # entries of ``ticks``: vectors, the most, vectors to let pass, failures in a row
+SIZE, MOST, PAUSE, FRUITLESS = range(
+    4
+)  # entries of ``ticks``: vectors, the most, vectors to let pass, failures in a row
 
 
 class Pool(NamedTuple):

@@ -21,7 +21,7 @@ from sketchbandits.policies.contextual_clusters import (
 )
 from sketchbandits.policies.contextual_pool import SIZE, Pool, meet
 
-ROW, LOOK = 4.0, 2.0  # operations of a reward in the space and, for each dimension of a cluster, of its view, in d^2
+ROW, LOOK = 4.0, 1.0  # operations of a reward in the space and, for each dimension of a cluster, of its view, in d^2
 PRIOR, CLUSTER, SPACE = range(3)
 # Entries of ``rule``: membership, a cluster's ridge as a constant and as a multiple of its rank, the budget; and of
 # ``meter``: operations saved up, ln det(V/ridge) of the space, rewards booked in all and in the space, sum of r_k^2.
@@ -112,13 +112,13 @@ def seek(state: ContextualMultiscaleState, x: Floats, norm: float) -> int:
 def pay(state: ContextualMultiscaleState, home: int) -> bool:
     """Whether a reward goes into the space's fit: where no cluster is its context's home, or the budget pays for it."""
     meter, d = state.meter, state.space.theta.size
-    if home < 0:
+    if home < 0 or d == 0:
         return d > 0
     cost = (ROW + LOOK * state.clusters.ranks[home]) * d * d
     meter[BANK] += state.rule[BUDGET]
-    if d == 0 or meter[BANK] < cost:
+    if meter[BANK] < cost:
         return False
-    meter[BANK] = min(meter[BANK] - cost, cost)
+    meter[BANK] = min(meter[BANK] - cost, cost)  # no more is saved than what one of them costs
     return True
 
 

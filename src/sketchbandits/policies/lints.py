@@ -50,6 +50,7 @@ class LinTSState(NamedTuple):
     inverse: Floats
     level: Floats
     radius: Floats
+    closed: Floats
     work: Floats
     sampling: Floats  # SCALE, HORIZON, ln(1/delta)
     key: NDArray[np.uint64]

@@ -213,8 +213,7 @@ def pick(outlook: Outlook, among: Mask) -> int:
 
 @kernel
 def add_pull(outlook: Outlook, slot: int) -> None:
-    """One more pull is pending: discount it, or close its group."""
-    outlook.place[PULLS, slot] += 1
+    """One more pull is pending in a group that is not full: discount it, or close the group."""
     if fits(outlook.model, outlook, slot):
         discount(outlook.model, outlook, slot)
     else:
@@ -224,15 +223,18 @@ def add_pull(outlook: Outlook, slot: int) -> None:
 @kernel
 def decide(outlook: Outlook, waiting: Ints, among: Mask, picks: Ints) -> None:
     """Add the pulls of the arms ``waiting``, then choose: each pick but the last is pending for the next."""
+    place, full = outlook.place, outlook.level[FULL]
     total = waiting.size + picks.size
     for i in range(total):
         if i < waiting.size:
-            slot = outlook.place[SLOT_OF, waiting[i]]
+            slot = place[SLOT_OF, waiting[i]]
         else:
             slot = pick(outlook, among)
-            picks[i - waiting.size] = outlook.place[ARM_AT, slot]
-        if i + 1 < total:  # in one place: what is called here may take long to compile
-            add_pull(outlook, slot)
+            picks[i - waiting.size] = place[ARM_AT, slot]
+        if i + 1 < total:
+            place[PULLS, slot] += 1
+            if full[place[GROUP, slot]] == 0.0:  # most groups are, in a burst, and a call costs more than the question
+                add_pull(outlook, slot)
 
 
 def register_outlook(
