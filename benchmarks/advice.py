@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 import sketchbandits
-from sketchbandits import Partition, advise
+from sketchbandits import Partition, advise, simulate
 from sketchbandits.advice.machine import measure
 from sketchbandits.advice.predictions import Prediction
+from sketchbandits.advice.report import best_sizes
 from sketchbandits.environments import LinearEnvironment, correlated_arms, isotropic_parameter, subspace_arms
 from sketchbandits.threads import one_blas_thread
 
@@ -65,11 +66,35 @@ def rows(arms: Any, sketch_size: int, quick: bool) -> list[dict[str, Any]]:
     return result
 
 
+def played(arms: Any, rounds: int) -> dict[str, tuple[float, float]]:
+    """Bound and mean regret of three runs, of what is recommended within 20 us and of the best size of some others."""
+    advice = advise(arms, rounds=rounds, budget_us=20.0, progress=False)
+    best = {found.name: found for found in best_sizes(advice.predictions)}
+    others = [best[name] for name in ("UCB1", "OFUL", "OFUL, rare", "CSLB", "CSLB, log-det")]
+    found = {f"* {advice.choice.call}": advice.choice, **{each.call: each for each in others}}
+    env = LinearEnvironment(arms, isotropic_parameter(arms.shape[1], seed=5))
+    policies = {name: build(each, arms) for name, each in found.items()}
+    result = simulate(env, policies, rounds=rounds, runs=3, seed=0, progress=False)
+    return {name: (found[name].bound or 0.0, float(result.mean(name)[-1])) for name in policies}
+
+
+def print_regrets(quick: bool) -> None:
+    rounds = 200 if quick else 50_000
+    for name in ("N=60, d=50", "N=1,000, d=20", "N=400 in 5 subspaces, d=30"):
+        print(f"\n{f'{name}, {rounds:,} rounds':<72}{'bound':>10}{'regret':>10}")
+        for call, (bound, regret) in played(CASES[name][0](), rounds).items():
+            print(f"  {call:<70}{bound:>10,.0f}{regret:>10,.0f}", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Predicted against measured time of a round.")
+    parser.add_argument("--regret", action="store_true", help="play what is recommended against others instead")
     parser.add_argument("--quick", action="store_true", help="a few rounds, to see that it runs")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write everything to PATH")
     options = parser.parse_args()
+    if options.regret:
+        print_regrets(options.quick)
+        return
     report = {}
     for name, (make, sketch_size) in CASES.items():
         report[name] = rows(make(), sketch_size, options.quick)

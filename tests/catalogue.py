@@ -56,6 +56,11 @@ CONTEXTUAL = {
     "cbscfd": lambda dim: CBSCFD.contextual(dim=dim, sketch_size=4, radius="logdet"),
     "dbslinucb": lambda dim: DBSLinUCB.contextual(dim=dim, sketch_size=2, error=0.7),
     "cbrap": lambda dim: CBRAP.contextual(dim=dim, sketch_size=4, seed=2),
+    "multiscale": lambda dim: MultiscaleCSLB.contextual(dim=dim),
+    "multiscale-coarse": lambda dim: MultiscaleCSLB.contextual(
+        dim=dim, sketch_size=4, tolerance=0.6, radius="logdet", ridge=0.5
+    ),
+    "multiscale-small": lambda dim: MultiscaleCSLB.contextual(dim=dim, sketch_size=3, tolerance=0.7, memory=2_500),
 }
 
 SKETCHES = {

@@ -708,3 +708,119 @@ def pending_ucb1(policy, pending, allowed=None) -> int:
     bounds = np.where(counts > 0, policy.means() + policy.radius_value() / np.sqrt(np.maximum(counts, 1)), np.inf)
     among = np.arange(policy.N) if allowed is None else np.flatnonzero(allowed)
     return int(among[tied_argmax(bounds[among])])
+
+
+# --------------------------------------------------------------------------------------------------- streaming contexts
+class StreamedCluster:
+    """A span (orthonormal rows) with two ellipsoids in all d dimensions: its own fit, and an old one of the space."""
+
+    def __init__(self, basis, ridge, log_share):
+        d = basis.shape[1]
+        self.basis, self.lam, self.log_share = basis, ridge, log_share
+        self.V, self.b, self.leak = ridge * np.eye(d), np.zeros(d), 0.0
+        self.view = None  # V, theta, beta of the space
+
+    def holds(self, x, tol):
+        return np.linalg.norm(x - self.inside(x)) <= tol * np.linalg.norm(x)
+
+    def inside(self, x):
+        part = self.basis.T @ (self.basis @ x)
+        return part + self.basis.T @ (self.basis @ (x - part))
+
+    def book(self, x, reward):
+        part = self.inside(x)
+        self.V += np.outer(part, part)
+        self.b += reward * part
+        self.leak += np.linalg.norm(x - part) ** 2
+
+    def bound(self, x, R, S):
+        part = self.inside(x)
+        rest, inverse = S * np.linalg.norm(x - part), np.linalg.inv(self.V)
+        beta = np.sqrt(R**2 * (logdet(self.V / self.lam) + 2 * self.log_share) + self.lam * S**2)
+        own = part @ inverse @ self.b + (beta + S * np.sqrt(self.leak)) * np.sqrt(part @ inverse @ part) + rest
+        if self.view is None:
+            return own
+        V, theta, beta = self.view
+        return min(own, part @ theta + beta * np.sqrt(part @ np.linalg.inv(V) @ part) + rest)
+
+
+class StreamingMultiscale:
+    """Multi-scale CS-LB on contexts: the pool by least squares, every fit as a d x d matrix; `most` are (pool, K)."""
+
+    def __init__(self, d, *, l, most, noise, theta_norm, delta, budget, tolerance=0.0, space=True):
+        self.d, self.l, self.most, self.R, self.S, self.delta = d, min(l, d), most, noise, theta_norm, delta
+        self.budget, self.tol, self.bank = budget, max(tolerance, RANK_TOL), 0.0
+        self.clusters, self.pool, self.pause, self.fruitless = [], [], 0, 0
+        self.unit = (noise / theta_norm) ** 2  # a fit's ridge, for each of its dimensions
+        self.space = space
+        self.V, self.b = d * self.unit * np.eye(d), np.zeros(d)
+
+    def space_set(self):
+        lam = self.d * self.unit
+        information = logdet(self.V / lam) + 2 * np.log(1 / (0.1 * self.delta))
+        return self.V.copy(), np.linalg.solve(self.V, self.b), np.sqrt(self.R**2 * information + lam * self.S**2)
+
+    def uncapped(self, x):
+        held = [c.bound(x, self.R, self.S) for c in self.clusters if c.holds(x, self.tol)]
+        if held or not self.space:
+            return min(held, default=np.inf)
+        V, theta, beta = self.space_set()
+        return x @ theta + beta * np.sqrt(x @ np.linalg.inv(V) @ x)
+
+    def select(self, contexts):
+        values = np.array([self.uncapped(x) for x in contexts])
+        return ordered_argmax(np.minimum(values, self.S * np.linalg.norm(contexts, axis=1)), values)
+
+    def update(self, x, reward):
+        home = [c for c in self.clusters if c.holds(x, self.tol)]
+        paid = self.space and (not home or self.pays(len(home[0].basis)))
+        if paid:
+            self.V += np.outer(x, x)
+            self.b += reward * x
+        home = home or self.seek(x / np.linalg.norm(x))
+        for cluster in home:
+            cluster.book(x, reward)
+        if paid and home:
+            home[0].view = self.space_set()
+
+    def pays(self, rank):
+        self.bank += self.budget
+        cost = (4 + rank) * self.d**2
+        if self.bank < cost:
+            return False
+        self.bank = min(self.bank - cost, cost)
+        return True
+
+    def seek(self, u):
+        """The cluster that opens, in a list, or none."""
+        most = self.l
+        if self.space:
+            left = self.d**2 - sum(len(c.basis) ** 2 for c in self.clusters)
+            most = min(self.l, self.d - 1, int(np.sqrt(left)))
+        if most < 2 or len(self.clusters) == self.most[1]:
+            return []
+        if self.pause:
+            self.pause -= 1
+            return []
+        P = np.array(self.pool).reshape(-1, self.d)
+        weights = np.linalg.lstsq(P.T, u, rcond=None)[0] if self.pool else np.zeros(0)
+        if np.linalg.norm(u - weights @ P) > self.tol and len(P) < self.most[0]:
+            self.pool.append(u)
+            return []
+        basis = self.span_of_few(P, weights, u, most) if np.linalg.norm(u - weights @ P) <= self.tol else None
+        if basis is None:
+            self.fruitless += 1
+            self.pause, self.pool = self.fruitless * len(P) ** 2 // self.d, []
+        if basis is None or len(basis) == 1:
+            return []
+        self.fruitless, k = 0, len(self.clusters) + 1
+        self.clusters.append(StreamedCluster(basis, len(basis) * self.unit, np.log(k * (k + 1) / (0.9 * self.delta))))
+        return self.clusters[-1:]
+
+    def span_of_few(self, P, weights, u, most):
+        basis = np.zeros((0, self.d))
+        for i in np.argsort(-np.abs(weights))[:most]:
+            basis = extend(basis, P[i], ROUNDOFF)
+            if np.linalg.norm(u - basis.T @ (basis @ u)) <= self.tol:
+                return basis
+        return None

@@ -18,9 +18,9 @@ where it has, d^2 is rare. There is no direction's scale: contexts seldom repeat
 fit is known before it is seen, so each fit is a confidence set by itself (radii and ridges as in `multiscale`).
 
 **Memory** ``memory`` bytes for the state, grown as needed. The space (d^2 numbers) is kept where it fits in half of it,
-the pool has up to a quarter, clusters of l (d + 2 l) numbers the rest. Beside a space there are at most d of them, with
-``sum r_k^2 <= d^2``: beyond, finding a context's clusters costs more than its bound in the space, and OFUL's regret
-bound is the smaller one.
+the pool has up to half of the rest, clusters of l (d + 2 l) numbers what remains. Beside a space there are at most d of
+them, with ``sum r_k^2 <= d^2``: beyond, finding a context's clusters costs more than its bound in the space, and OFUL's
+regret bound is the smaller one.
 
 **Guarantee** With probability ``1 - delta``, ``x.theta* <= U(x)`` for all contexts and rounds. Then, with ridges of at
 least L^2, the n_k rounds whose played context cluster k held have regret at most ``2 beta_k sqrt(2 r_k n_k ln(1 + n_k
@@ -76,7 +76,7 @@ class Division(NamedTuple):
 
 
 def division(dim: int, size: int, memory: int) -> Division:
-    """Half for the space where it fits, a quarter for the pool, the rest for clusters; too little is refused."""
+    """The space's part where it fits in half, up to half of the rest for the pool; too little is refused."""
     fixed = 8 * (dim + 64)
     space = 8 * dim * (dim + 2)
     least = fixed + pool_bytes(dim, size) + cluster_bytes(dim, size)
@@ -87,7 +87,7 @@ def division(dim: int, size: int, memory: int) -> Division:
         )
     kept = 2 * space <= memory and least + space <= memory
     rest = memory - fixed - (space if kept else 0)
-    for_pool = min(memory // 4, rest - cluster_bytes(dim, size))
+    for_pool = min(rest // 2, rest - cluster_bytes(dim, size))
     rows = math.isqrt(dim * dim + max(for_pool // 8 - 4, 0)) - dim  # the most with 8 P (2 d + P) + 32 <= for_pool
     pool = max(min(rows, dim), size)
     clusters = (rest - pool_bytes(dim, pool)) // cluster_bytes(dim, size)

@@ -62,7 +62,7 @@ def pool_bytes(dim: int, rows: int) -> int:
 @kernel
 def span_of_few(vectors: Floats, weights: Floats, most: int, u: Floats, tolerance: float, span: Floats) -> int:
     """Orthonormalise vectors by falling weight until their span holds u; its rank, or 0 where ``most`` do not do."""
-    order = np.argsort(-np.abs(weights))
+    order = np.argsort(-np.abs(weights), kind="mergesort")  # stable: equal weights keep their order
     residual, coordinates = np.empty(u.size), np.empty(most)
     rank = 0
     for k in range(min(most, order.size)):
@@ -106,7 +106,7 @@ def meet(vectors: Floats, basis: Floats, mix: Floats, ticks: Ints, u: Floats, to
         rank = span_of_few(vectors[:size], weights, span.shape[0], u, tolerance, span)
     if rank == 0:
         ticks[FRUITLESS] += 1
-        ticks[PAUSE] = ticks[FRUITLESS] * size
+        ticks[PAUSE] = ticks[FRUITLESS] * size * size // u.size  # what it has cost, in bounds of the space
         ticks[SIZE] = 0
         return 0
     if rank == 1:

@@ -177,7 +177,7 @@ class Living(Policy):
         self._check_living()
         size = self.settings["sketch_size"]
         candidate = partition or Partition.subspaces(self.arms, size, tolerance=self._given_tolerance())
-        check_partition(self.arms, size, candidate, self.settings["tolerance"])
+        _, tolerance = check_partition(self.arms, size, candidate, self.settings["tolerance"])
         rounds = max(1, int(self.state.counts.sum()))
         ranks = [int(part.ranks.max(initial=1)) for part in (self.partition, candidate)]
         now = predicted_regret(self.partition.n_clusters, ranks[0], float(self.state.level[0, SHARE]), rounds)
@@ -185,6 +185,7 @@ class Living(Policy):
         then = predicted_regret(candidate.n_clusters, ranks[1], share, rounds)
         before, done = self.partition.n_clusters, force or then < now
         if done:
+            self.settings["tolerance"] = tolerance
             self._rebuild(candidate)
         return Repartition(before, candidate.n_clusters, then / now, done)
 

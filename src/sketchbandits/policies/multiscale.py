@@ -48,6 +48,7 @@ from sketchbandits.policies.cslb_layout import (
     FIRST,
     NEGLIGIBLE,
     OFF_SPAN,
+    PARTITIONS,
     SLOT,
     Sentinels,
     cluster_radius,
@@ -333,7 +334,8 @@ class MultiscaleCSLB(Living):
         if g == state.rays.shape[1]:
             self.state = state = state._replace(rays=np.concatenate([state.rays, np.zeros_like(state.rays)], axis=1))
         state.rays[:, g] = 0.0
-        state.rays[RAY_SHARE, g] = state.rays[RAY_SHARE, 0] + later_share(g + 1 - int(state.ticks[FIRST_RAYS]))
+        first, partitions = int(state.ticks[FIRST_RAYS]), int(state.clock[PARTITIONS])
+        state.rays[RAY_SHARE, g] = self._share(first, partitions, "direction") + later_share(g + 1 - first)
         state.ticks[N_RAYS] += 1
         return g
 
