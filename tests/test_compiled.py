@@ -11,7 +11,19 @@ import pytest
 from conftest import JIT
 
 import sketchbandits
-from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, Partition
+from sketchbandits import (
+    CBRAP,
+    CBSCFD,
+    CSLB,
+    OFUL,
+    SOFUL,
+    UCB1,
+    DBSLinUCB,
+    LinTS,
+    LinUCB,
+    MultiscaleCSLB,
+    Partition,
+)
 
 FIRST_DECISIONS = """
 import numpy as np
@@ -87,8 +99,8 @@ SIZED = [
     ({"sketch_size": 2.0}, "sketch_size must be a whole number >= 1, got 2.0"),
 ]
 REFUSED = [
-    *[(cls, bad) for cls in (CSLB, OFUL, LinTS, SOFUL, CBSCFD, DBSLinUCB) for bad in SHARED],
-    *[(cls, bad) for cls in (CSLB, SOFUL, CBSCFD, DBSLinUCB, CBRAP) for bad in SIZED],
+    *[(cls, bad) for cls in (CSLB, MultiscaleCSLB, OFUL, LinTS, SOFUL, CBSCFD, DBSLinUCB) for bad in SHARED],
+    *[(cls, bad) for cls in (CSLB, MultiscaleCSLB, SOFUL, CBSCFD, DBSLinUCB, CBRAP) for bad in SIZED],
     (CSLB, ({"engine": "fast"}, "engine must be one of 'coordinates', 'sketch', got 'fast'")),
     (OFUL, ({"switching": 0}, "switching must be a number > 0")),
     (SOFUL, ({"shrink": "never"}, "shrink must be one of 'buffered', 'every-round', got 'never'")),

@@ -5,7 +5,19 @@ import numpy as np
 import pytest
 from conftest import rounds
 
-from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, Partition
+from sketchbandits import (
+    CBRAP,
+    CBSCFD,
+    CSLB,
+    OFUL,
+    SOFUL,
+    UCB1,
+    DBSLinUCB,
+    LinTS,
+    LinUCB,
+    MultiscaleCSLB,
+    Partition,
+)
 from sketchbandits.environments import (
     LinearEnvironment,
     correlated_arms,
@@ -53,6 +65,9 @@ PAIRS = {
     "cslb-one": sketched(CSLB, naive.CSLB, sketch_size=1),
     "cslb-larger-than-rank": sketched(CSLB, naive.CSLB, sketch_size=17),
     "cslb-larger-than-arms": sketched(CSLB, naive.CSLB, sketch_size=1000),
+    "multiscale": sketched(MultiscaleCSLB, naive.NaiveMultiscale, sketch_size=4, budget=400),
+    "multiscale-logdet": sketched(MultiscaleCSLB, naive.NaiveMultiscale, sketch_size=4, radius="logdet"),
+    "multiscale-larger-than-arms": sketched(MultiscaleCSLB, naive.NaiveMultiscale, sketch_size=1000),
     "dbs": dyadic("closed", False),
     "dbs-compensated": dyadic("closed", True),
     "dbs-logdet": dyadic("logdet", False),
@@ -147,6 +162,7 @@ def test_update_and_play_book_the_same():
     noise = env.draw_noise(np.random.default_rng(6), rounds(3_000, 60))
     for make in (
         lambda X: CSLB(X, sketch_size=5),
+        lambda X: MultiscaleCSLB(X, sketch_size=5, budget=300),
         OFUL,
         lambda X: SOFUL(X, sketch_size=5),
         lambda X: LinTS(X, seed=1),

@@ -7,10 +7,23 @@ import pytest
 from conftest import JIT, rounds
 from numba import njit
 
-from sketchbandits import CBSCFD, CSLB, OFUL, SOFUL, DBSLinUCB, LinTS
+from sketchbandits import CBSCFD, CSLB, OFUL, SOFUL, DBSLinUCB, LinTS, MultiscaleCSLB
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
 from sketchbandits.policies.base import MEAN, WIDTH2, absorb, choose
 from sketchbandits.policies.cslb_layout import SLOT
+from sketchbandits.policies.multiscale_state import (
+    INFORMATION,
+    INFORMATION_LOST,
+    LENGTH,
+    LOGDET_SHOWN,
+    RAY,
+    REWARD,
+    REWARD_LOST,
+    SHOWN,
+)
+
+
+CLUSTERING = (CSLB, MultiscaleCSLB)
 
 
 @njit
@@ -24,21 +37,21 @@ def pull(state, arm, rewards):
 def statistics(policy):
     """Means and widths of every arm, in arm order."""
     stats = policy.state.stats
-    if isinstance(policy, CSLB):
+    if isinstance(policy, CLUSTERING):
         stats = stats[:, policy.state.place[SLOT]]
     return stats[MEAN], np.sqrt(stats[WIDTH2])
 
 
 def sums(policy):
     total = policy.state.stats[2] + policy.state.stats[3]
-    return total[policy.state.place[SLOT]] if isinstance(policy, CSLB) else total
+    return total[policy.state.place[SLOT]] if isinstance(policy, CLUSTERING) else total
 
 
 def sharp(policy, ridge, digits=80):
     """The same in extended precision, from counts and sums alone; a cluster of CS-LB sees its own arms only."""
     arms, counts, totals = policy.arms, policy.counts, sums(policy)
     groups = [np.arange(len(arms))]
-    if isinstance(policy, CSLB):
+    if isinstance(policy, CLUSTERING):
         groups = [policy.partition.members(c) for c in range(policy.partition.n_clusters)]
     means, widths = np.zeros(len(arms)), np.zeros(len(arms))
     for group in groups:
@@ -63,6 +76,30 @@ def test_ten_million_rounds_of_cslb_do_not_drift(ridge, radius):
     assert np.abs(means - sharp_means).max() <= 1e-9 * np.abs(sharp_means).max()
 
 
+@pytest.mark.parametrize("ridge", [1e-3, 1.0, 1e3])
+def test_a_million_rounds_of_multiscale_do_not_drift(ridge):
+    """Clusters, rays and the published fit of the space, each against extended precision."""
+    arms = correlated_arms(n_arms=21, dim=8, seed=1)
+    env = LinearEnvironment(arms, uniform_parameter(8, seed=1))
+    policy = MultiscaleCSLB(arms, sketch_size=3, ridge=ridge)
+    noise = env.draw_noise(np.random.default_rng(2), rounds(1_000_000, 300))
+    policy.play_rounds(env.means, env.gaps, noise)
+    means, widths = statistics(policy)
+    sharp_means, sharp_widths = sharp(policy, ridge)
+    assert np.allclose(widths, sharp_widths, rtol=1e-9, atol=0)
+    assert np.abs(means - sharp_means).max() <= 1e-9 * np.abs(sharp_means).max()
+    state, own = policy.state, policy.state.stats[:, policy.state.place[SLOT]]
+    rays = own[RAY].astype(int)
+    information, reward = state.rays[INFORMATION] + state.rays[INFORMATION_LOST], state.rays[REWARD]
+    assert np.allclose(information[rays], policy.counts * own[LENGTH] ** 2, rtol=1e-12)
+    assert np.allclose((reward + state.rays[REWARD_LOST])[rays], sums(policy) * own[LENGTH], rtol=1e-12, atol=1e-9)
+    # The space's fit is of a prefix of the rewards: its factor must be that of its own right side, digit for digit.
+    V = state.factor[SHOWN].T @ state.factor[SHOWN]
+    assert np.allclose(V @ state.theta, state.factor[SHOWN].T @ state.target[SHOWN], rtol=1e-9)
+    assert np.allclose(state.meter[LOGDET_SHOWN], np.linalg.slogdet(V / ridge)[1], rtol=1e-9)
+    assert np.trace(V) <= (1 + 1e-12) * (8 * ridge + (policy.counts * (arms**2).sum(axis=1)).sum())
+
+
 RIDGES = [1e-8, 1e-4, 1.0, 1e4, 1e8]
 SCALES = [1e-6, 1.0, 1e6]
 
@@ -75,7 +112,11 @@ def many(arms, ridge):
     return CSLB(arms, sketch_size=2, ridge=ridge, arm_norm=1e13, radius="logdet")
 
 
-@pytest.mark.parametrize("make", [few, many, OFUL, LinTS], ids=lambda make: make.__name__)
+def multiscale(arms, ridge):
+    return MultiscaleCSLB(arms, sketch_size=3, ridge=ridge, arm_norm=1e13)
+
+
+@pytest.mark.parametrize("make", [few, many, multiscale, OFUL, LinTS], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("ridge", RIDGES)
 def test_one_arm_pulled_ten_million_times(make, ridge, scale):

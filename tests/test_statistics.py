@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import sketchbandits
-from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB
+from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, MultiscaleCSLB
 from sketchbandits.counter import normals
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.cslb_layout import BETA
@@ -38,7 +38,11 @@ def unit_rows(seed, n, scales):
 
 PLAIN = unit_rows(1, 5, [1.0, 1.0, 1.0])  # for exact policies: N = 5, d = 3
 CLUSTERED = unit_rows(2, 8, np.ones(5))  # for CS-LB with l = 2: K = 4 clusters
+SPREAD = unit_rows(9, 24, np.ones(17))  # for multi-scale CS-LB with l = 12: K = 2, of high rank beside a small share
 TAILED = unit_rows(3, 7, [1.0, 1.0, 0.15, 0.15])  # for sketches of size 2 and 3: a light tail, so that they lose little
+
+
+CLUSTERING = (CSLB, MultiscaleCSLB)  # one ellipsoid a cluster; the other scales are in test_multiscale
 
 
 class Case(NamedTuple):
@@ -55,9 +59,19 @@ class Case(NamedTuple):
 
     @property
     def share(self):
-        """ln(1/delta') of one ellipsoid: CS-LB's clusters share delta."""
-        ratio = math.ceil(len(self.arms) / self.options["sketch_size"]) if self.make is CSLB else 1.0
-        return math.log(ratio / DELTA)
+        """ln(1/delta') of one ellipsoid: CS-LB's clusters share delta; multi-scale CS-LB's a part, with room for one."""
+        if self.make not in CLUSTERING:
+            return math.log(1 / DELTA)
+        k = math.ceil(len(self.arms) / self.options["sketch_size"])
+        return math.log(k / DELTA if self.make is CSLB else (k + 1) / (0.09 * 0.9 * DELTA))
+
+    def radius(self, bias, noise):
+        """A radius from its two parts: the sum, or for a mixture the root of the squares' sum."""
+        return np.sqrt(bias**2 + noise**2) if self.options.get("radius") == "mixture" else bias + noise
+
+    def noise_part(self, bias, radius):
+        """What `radius` makes this radius of."""
+        return np.sqrt(radius**2 - bias**2) if self.options.get("radius") == "mixture" else radius - bias
 
 
 def cases():
@@ -73,6 +87,9 @@ def cases():
             CSLB,
             {"sketch_size": 2, "radius": radius, "engine": engine},
         )
+    for radius, budget in (("mixture", 500), ("logdet", 0)):
+        options = {"sketch_size": 12, "radius": radius, "budget": budget}
+        yield Case(f"multiscale-{radius}", "exact", SPREAD, MultiscaleCSLB, options)
     for radius, (shrink, size) in itertools.product(("closed", "logdet"), (("buffered", 2), ("every-round", 3))):
         options = {"sketch_size": size, "radius": radius, "shrink": shrink}
         yield Case(f"soful-{radius}-{shrink}", "dropped", TAILED, SOFUL, options)
@@ -114,7 +131,7 @@ def record(policy, arms, rounds, *, reward, arm=None):
     picks, rewards = np.zeros(rounds, int), np.zeros(rounds)
     sketch = getattr(policy.state, "sketch", None)
     for t in range(rounds + 1):
-        bounds.append(policy.bounds())
+        bounds.append(policy.scales()["cluster"] if isinstance(policy, MultiscaleCSLB) else policy.bounds())
         if isinstance(policy, CSLB):
             own.append(policy.state.level[:, BETA].copy())
         if sketch is not None:
@@ -125,7 +142,7 @@ def record(policy, arms, rounds, *, reward, arm=None):
             picks[t] = policy.select() if arm is None else arm(t)
             rewards[t] = reward(picks[t])
             policy.update(int(picks[t]), float(rewards[t]))
-    labels = policy.partition.labels if isinstance(policy, CSLB) else np.zeros(len(arms), int)
+    labels = policy.partition.labels if isinstance(policy, CLUSTERING) else np.zeros(len(arms), int)
     X = arms[picks][:, None, :] * (labels[picks][:, None] == np.arange(labels.max() + 1))[:, :, None]
     done = Record(X, rewards, np.empty(0), np.empty(0), np.array(lost) if lost else np.zeros(rounds + 1))
     V = np.array(V)[:, None] if V else policy.settings["ridge"] * np.eye(arms.shape[1]) + done.data
@@ -170,14 +187,14 @@ def bias(kind, done, theta_norm=THETA_NORM, ridge=RIDGE):
 def halved(case, done):
     """The noise term halved."""
     own = bias(case.kind, done)
-    return own + (done.beta - own) / 2
+    return case.radius(own, case.noise_part(own, done.beta) / 2)
 
 
 def without_dimension(case, done):
     """The noise term of one direction that was known beforehand."""
     excess = 1 + done.lost[:, None] / RIDGE
     factor = np.sqrt(excess) if case.kind == "dropped" else 1.0
-    return bias(case.kind, done) + NOISE * math.sqrt(2 * case.share) * factor
+    return case.radius(bias(case.kind, done), NOISE * math.sqrt(2 * case.share) * factor)
 
 
 def without_loss(case, done):

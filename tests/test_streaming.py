@@ -2,6 +2,9 @@
 
 import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import naive
 import numpy as np
@@ -80,7 +83,7 @@ def test_every_subspace_of_a_shuffled_stream_is_found_where_first_fit_finds_none
     fresh = env.draw(np.random.default_rng(3), 40)
     assert np.isfinite(policy.scales(fresh)["cluster"]).all()
     labels = naive.first_fit(np.vstack([contexts, fresh]), 8)
-    assert not set(labels[150:]) & set(labels[:100])  # no fresh context returns to a cluster of the first hundred
+    assert len(set(labels)) >= 150 / 8 and not set(labels[150:]) & set(labels[:100])  # none of them is met again
 
 
 def test_more_subspaces_than_fit_the_pool_are_found_one_after_the_other():
@@ -238,7 +241,7 @@ def test_every_ellipsoid_covers_in_enough_runs_and_halved_ones_do_not():
     np.testing.assert_allclose(np.exp(-level[:, SHARE]), [0.9 * DELTA / 2, 0.9 * DELTA / 6])
     share = np.mean(np.any([found[:, 0] for found in missed.values()], axis=0))
     assert share <= DELTA
-    assert missed["own"][:, 1].mean() > 0.5 and missed["space"][:, 1].mean() > 0.5  # the controls
+    assert min(found[:, 1].mean() for found in missed.values()) > 0.5  # the controls
 
 
 def test_bounds_hold_with_adversarial_residuals_and_fail_without_the_two_terms():
@@ -392,3 +395,11 @@ def test_it_learns_a_stream_of_subspaces_and_labelled_data():
     assert result.final_regret["multiscale"][0] < 0.3 * result.rounds * 2 / 3
     assert policy.state.meter[REWARDS] == 0  # a copy has played
     assert policy.state.radius[NOISE] == 0.2 and policy.state.radius[THETA_NORM] == 1.0
+
+
+@pytest.mark.skipif(UNCOMPILED, reason="it measures compiled rounds")
+def test_the_benchmark_shows_every_case():
+    script = Path(__file__).parents[1] / "benchmarks" / "streaming.py"
+    done = subprocess.run([sys.executable, str(script), "--quick"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("multi-scale") == done.stdout.count("SOFUL, l=16") == 9

@@ -139,7 +139,7 @@ def test_bounds_hold_with_adversarial_residuals_and_fail_without_the_terms(make)
     assert (truth - only_own.bounds())[3] > 0.6 * S * EPS
     assert (truth - only_leak.bounds())[3] > 0.6 * S * EPS
     # And with them the bound is not far from the truth.
-    assert np.all(policy.bounds()[:4] - truth[:4] < 2.5 * S * EPS)
+    assert np.all((policy.bounds() - truth)[[0, 2, 3]] < 2.5 * S * EPS)
 
 
 @both_classes

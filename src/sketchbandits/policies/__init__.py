@@ -3,6 +3,7 @@
 from sketchbandits.policies.cbrap import CBRAP
 from sketchbandits.policies.cbscfd import CBSCFD
 from sketchbandits.policies.contextual import ContextualRidge
+from sketchbandits.policies.contextual_multiscale import ContextualMultiscale
 from sketchbandits.policies.contextual_sketch import ContextualSketch
 from sketchbandits.policies.cslb import CSLB
 from sketchbandits.policies.dbslinucb import DBSLinUCB
@@ -20,6 +21,7 @@ __all__ = [
     "OFUL",
     "SOFUL",
     "UCB1",
+    "ContextualMultiscale",
     "ContextualRidge",
     "ContextualSketch",
     "DBSLinUCB",

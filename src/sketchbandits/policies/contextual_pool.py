@@ -26,9 +26,8 @@ import numpy as np
 from sketchbandits.compiled import kernel
 from sketchbandits.linalg import ROUNDING, Floats, Ints, assign, remove_projection, scale, solve_upper
 
-SIZE, MOST, PAUSE, FRUITLESS = range(
-    4
-)  # entries of ``ticks``: vectors, the most, vectors to let pass, failures in a row
+# Entries of ``ticks``: vectors held, the most, how many newcomers to let pass, failures in a row.
+SIZE, MOST, PAUSE, FRUITLESS = range(4)
 
 
 class Pool(NamedTuple):

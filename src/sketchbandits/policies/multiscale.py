@@ -12,8 +12,8 @@ Each fit has ``beta^2 = R^2 (ln det(V/ridge) + 2 ln(1/delta')) + ridge S^2`` (`c
 and clusters divide theirs equally among those known at first, with one more share for all that come later (`living`).
 ``ridge=None`` gives each scale its rank times ``R^2/S^2``, which makes its radius smallest once there are data.
 
-**Guarantee** With probability ``1 - delta``, ``x.theta* <= U(x)`` for every arm and round, and then the regret after T
-rounds is at most ``sum_t min_s 2 beta_s ||x_t||_{V_s^-1}`` over the scales s, hence at most that of any one of them:
+**Guarantee** With probability ``1 - delta`` every scale's set covers theta* at every round. Then ``x.theta* <= U(x)``
+for every arm, and the regret after T rounds is at most ``sum_t min_s 2 beta_s ||x_t||_{V_s^-1}`` over the scales s:
 ``2 beta_T sqrt(2 r K T ln(1 + T L^2/(ridge r)))`` with (K, r) = (rays, 1) or (clusters, l), for ``ridge >= L^2``.
 Proof: docs/math/multiscale.md. An old space bound stays valid; it only is not the least any more.
 

@@ -8,17 +8,13 @@ be played is asked again, until the winner's bound is of the published fit or th
 import numpy as np
 
 from sketchbandits.compiled import kernel
-from sketchbandits.confidence import RIDGE, radius_at, radius_value
+from sketchbandits.confidence import RIDGE, radius_at
 from sketchbandits.linalg import (
     Floats,
     Ints,
     add_exactly,
-    assign,
     gram_step,
-    scale,
-    solve_upper,
     tie_threshold,
-    triangular_step,
 )
 from sketchbandits.policies.base import MEAN, WIDTH2, register
 from sketchbandits.policies.cslb_coordinates import is_sound, refit_cluster, step_few, step_many
@@ -42,42 +38,26 @@ from sketchbandits.policies.cslb_layout import (
     cluster_radius,
 )
 from sketchbandits.policies.cslb_tournament import first_capped_cluster, put_sentinel
+from sketchbandits.policies.multiscale_space import EVALUATION, ask_space, queue, work_is_due, work_off
 from sketchbandits.policies.multiscale_state import (
-    AT,
     BANK,
-    BATCH,
     BUDGET,
     DIRECTION,
-    IN_BATCH,
-    IN_QUEUE,
     INFORMATION,
     INFORMATION_LOST,
     LENGTH,
-    LOGDET_MADE,
     LOGDET_SHOWN,
-    MADE,
     MOST,
-    N_BATCHED,
-    N_QUEUED,
     NEWS,
-    QUEUE,
-    QUEUED,
     RAY,
     RAY_SHARE,
     REWARD,
     REWARD_LOST,
-    SHOWN,
     SPACE,
-    SPACE_WIDTH,
     STAMP,
-    SUM_BATCHED,
-    SUM_QUEUED,
     VERSION,
     MultiscaleState,
 )
-
-LEAST_NEWS = 1.0 / 16.0  # summed growth of clusters' det V from which a new fit of the space is worth its work
-ROW, EVALUATION, PUBLICATION = 3.0, 1.0, 1.5  # operations of each, in D^2
 
 
 @kernel
@@ -136,100 +116,6 @@ def book_cluster(
     if not is_sound(shape, level, c, D):
         refit_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c)
     return D
-
-
-@kernel
-def queue(waiting: Ints, owed: Floats, ticks: Ints, arm: int, reward: float) -> None:
-    """Let a reward wait for the next batch of the space's fit."""
-    if waiting[QUEUED, arm] == 0:
-        waiting[QUEUED, arm] = 1
-        waiting[QUEUE, ticks[IN_QUEUE]] = arm
-        ticks[IN_QUEUE] += 1
-    waiting[N_QUEUED, arm] += 1
-    owed[SUM_QUEUED, arm] += reward
-
-
-@kernel
-def freeze(waiting: Ints, owed: Floats, meter: Floats, ticks: Ints) -> None:
-    """What waits becomes a batch: all rewards up to this round."""
-    for k in range(ticks[IN_QUEUE]):
-        arm = waiting[QUEUE, k]
-        waiting[BATCH, k], waiting[N_BATCHED, arm] = arm, waiting[N_QUEUED, arm]
-        owed[SUM_BATCHED, arm] = owed[SUM_QUEUED, arm]
-        waiting[QUEUED, arm] = waiting[N_QUEUED, arm] = 0
-        owed[SUM_QUEUED, arm] = 0.0
-    ticks[IN_BATCH], ticks[AT], ticks[IN_QUEUE] = ticks[IN_QUEUE], 0, 0
-    meter[NEWS] = 0.0
-
-
-@kernel
-def publish(factor: Floats, target: Floats, theta: Floats, meter: Floats, ticks: Ints) -> None:
-    """The fit in the making becomes the one that bounds are from."""
-    for k in range(theta.size):
-        assign(factor[SHOWN, k], factor[MADE, k])
-    assign(target[SHOWN], target[MADE])
-    solve_upper(factor[SHOWN], target[SHOWN], theta)
-    meter[LOGDET_SHOWN] = meter[LOGDET_MADE]
-    ticks[VERSION] += 1
-
-
-@kernel
-def work_off(
-    features: Floats,
-    factor: Floats,
-    target: Floats,
-    theta: Floats,
-    waiting: Ints,
-    owed: Floats,
-    meter: Floats,
-    ticks: Ints,
-) -> None:
-    """Spend what was saved up on the batch's rows, freezing a new batch where there is enough to learn."""
-    d = theta.size
-    cost = ROW * d * d
-    row = np.empty(0)
-    while meter[BANK] >= cost:
-        if ticks[AT] == ticks[IN_BATCH]:
-            if ticks[IN_QUEUE] == 0 or meter[NEWS] < LEAST_NEWS:
-                return
-            freeze(waiting, owed, meter, ticks)
-        if row.size == 0:
-            row = np.empty(d)
-        arm = waiting[BATCH, ticks[AT]]
-        weight = np.sqrt(float(waiting[N_BATCHED, arm]))
-        assign(row, features[arm])
-        scale(row, weight)
-        meter[LOGDET_MADE] += triangular_step(factor[MADE], target[MADE], row, owed[SUM_BATCHED, arm] / weight)
-        meter[BANK] -= cost
-        ticks[AT] += 1
-        if ticks[AT] == ticks[IN_BATCH]:
-            meter[BANK] -= PUBLICATION * d * d
-            publish(factor, target, theta, meter, ticks)
-
-
-@kernel
-def ask_space(
-    stats: Floats,
-    slot: int,
-    features: Floats,
-    factor: Floats,
-    theta: Floats,
-    space: Floats,
-    logdet: float,
-    arm: int,
-) -> None:
-    """Give an arm its bound ``x.theta + beta ||x||_{V^-1}`` of the published fit, by one triangular solution."""
-    d, R = theta.size, factor[SHOWN]
-    x, mean, total = features[arm].copy(), 0.0, 0.0
-    for k in range(d):
-        mean += x[k] * theta[k]
-    for k in range(d):
-        s = x[k] / R[k, k]
-        total += s * s
-        for i in range(k + 1, d):
-            x[i] -= s * R[k, i]
-    stats[SPACE_WIDTH, slot] = radius_value(space, 0.0, logdet) * np.sqrt(total)
-    stats[SPACE, slot] = mean + stats[SPACE_WIDTH, slot]
 
 
 @kernel
@@ -295,14 +181,6 @@ def book_everywhere(
     meter[BANK] = min(meter[BANK] + meter[BUDGET], meter[MOST])
     if waiting[STAMP, arm] >= 0:
         queue(waiting, owed, ticks, arm, reward)
-
-
-@kernel
-def work_is_due(meter: Floats, ticks: Ints, d: int) -> bool:
-    """Whether the space's fit has something to do and the means to do it."""
-    if d == 0 or meter[BANK] < ROW * d * d:
-        return False
-    return ticks[AT] < ticks[IN_BATCH] or (ticks[IN_QUEUE] > 0 and meter[NEWS] >= LEAST_NEWS)
 
 
 @kernel
