@@ -537,7 +537,7 @@ class NaiveMultiscale(Ridge):
         """0: a fit of the whole space could not teach more than the arms' own rewards."""
         if self.budget == 0:
             return 0
-        rank = self.d if self.N > self.d else int(np.linalg.matrix_rank(self.arms, tol=1e-10 * self.norms.max()))
+        rank = self.d if self.d < self.N else int(np.linalg.matrix_rank(self.arms, tol=1e-10 * self.norms.max()))
         return rank if rank < self.N else 0
 
     # ------------------------------------------------------------------------------------------------------- the scales

@@ -15,7 +15,7 @@ def test_catalogue_holds_every_public_policy_and_sketch():
     assert {type(make(5)) for make in SKETCHES.values()} == exported
     linear = {cls.__name__ for cls in public_policies() if hasattr(cls, "contextual")}
     assert {make(5).settings["name"] for make in CONTEXTUAL.values()} == linear
-    assert linear == {"OFUL", "LinUCB", "LinTS", "SOFUL", "CBSCFD", "DBSLinUCB", "CBRAP"}
+    assert linear == {"OFUL", "LinUCB", "LinTS", "SOFUL", "CBSCFD", "DBSLinUCB", "CBRAP", "MultiscaleCSLB"}
 
 
 @pytest.mark.parametrize("check", checks.POLICY_CHECKS, ids=lambda check: check.__name__)

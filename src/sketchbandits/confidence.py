@@ -14,7 +14,8 @@ from sketchbandits.compiled import kernel
 # A policy's radius travels through kernels as one small array with these entries: RATE is L^2/ridge, BIAS is
 # sqrt(ridge) S, so that a round does not compute them again.
 KIND, NOISE, BIAS, RATE, RIDGE, LOG_SHARE, DIM, VALUE, THETA_NORM = range(9)
-CLOSED, LOGDET, FIXED, MIXTURE = range(4)  # FIXED: VALUE is the radius, a constant or what a user's function last returned
+# FIXED: VALUE is the radius, a constant or what a user's function last returned.
+CLOSED, LOGDET, FIXED, MIXTURE = range(4)
 
 # How a Thompson draw is scaled: a free SCALE (NaN for the theory's), a HORIZON (0 for none), ln(1/delta).
 SCALE, HORIZON, SAMPLING_SHARE = range(3)
