@@ -1,9 +1,11 @@
 """Regret when rewards are late or decisions come in batches, with and without telling the policy what is pending.
 
-    python benchmarks/delays.py [--rounds N] [--seeds K] [--figure PATH] [--quick]
+    python benchmarks/delays.py [--rounds N] [--seeds K] [--processes P] [--figure PATH] [--quick]
+    python benchmarks/delays.py --times
 
 Prints the tables of docs/delays.md: mean regret over seeds, each with arms, parameter, noise and delays of its own and
-all policies paired; "naive / told" are `simulate(pending=False)` and `simulate(pending=True)`.
+all policies paired; "naive / told" are `simulate(pending=False)` and `simulate(pending=True)`. ``--times``: what a
+decision costs with a thousand pending ones, and how many pending ones are discounted.
 """
 
 import os
@@ -12,6 +14,7 @@ import os
 os.environ.update({f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "MKL", "OMP", "NUMBA")})
 
 import argparse
+import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -30,6 +33,7 @@ from sketchbandits.environments import (
     uniform_parameter,
 )
 from sketchbandits.linalg import Floats
+from sketchbandits.policies.pending import FULL, decide
 
 POLICIES: dict[str, Callable[[Floats, int], Any]] = {
     "Multi-scale": lambda arms, l: MultiscaleCSLB(arms, sketch_size=l),
@@ -106,19 +110,80 @@ def draw(results: dict[str, Regrets], path: Path) -> None:
                 ax.set_xlabel("regret")
             if column == 0:
                 ax.set_ylabel(title)
-            if row == column == 0:
-                ax.legend(fontsize=8, loc="lower right")
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
     figure.savefig(path, dpi=110)
+
+
+def microseconds(calls: list[Callable[[], Any]]) -> float:
+    """The fastest of several calls: the others were disturbed."""
+    spent = []
+    for call in calls:
+        started = time.perf_counter()
+        call()
+        spent.append(time.perf_counter() - started)
+    return 1e6 * min(spent)
+
+
+def costs(policy: Any) -> tuple[float, ...]:
+    """A decision of a burst of 1,000, one more at 1,000 pending, the first after a reward, and `update` itself."""
+    picks = policy.select_many(1001)
+    twins = [policy.copy() for _ in range(21)]
+    burst = microseconds([lambda twin=twin: twin.select_many(1000) for twin in twins[:7]]) / 1000
+    first = microseconds([lambda twin=twin: twin.select(pending=picks) for twin in twins[7:14]])
+    more = microseconds([lambda k=k: policy.select(pending=picks[:k]) for k in range(900, 1001)])
+    return burst, more, first, microseconds([lambda twin=twin: twin.update(0, 0.0) for twin in twins[14:]])
+
+
+def print_times() -> None:
+    """Cold, and after rewards, when most pending pulls can be discounted."""
+    columns = ("N, d, l", "policy", "rewards", "in a burst of 1,000", "one more at 1,000", "after a reward", "`update`")
+    print("| " + " | ".join(columns) + " |")
+    print("|---" * len(columns) + "|")
+    for n, d, l in ((60, 50, 5), (1000, 200, 10)):
+        env = LinearEnvironment(correlated_arms(n_arms=n, dim=d, seed=1), uniform_parameter(d, seed=1))
+        for name in ("Multi-scale", "CS-LB", "CS-LB log-det", "OFUL log-det", "UCB1"):
+            policy = POLICIES[name](env.arms, l)
+            policy.copy().select_many(2)  # compile
+            policy.copy().update(0, 0.0)
+            for rewards in (0, 20_000 if n < 1000 else 3_000):
+                policy.play_rounds(env.means, env.gaps, env.draw_noise(np.random.default_rng(0), rewards))
+                cells = " | ".join(f"{value:,.1f}" if value < 10 else f"{value:,.0f}" for value in costs(policy))
+                print(f"| {n}, {d}, {l} | {name} | {rewards:,} | {cells} |", flush=True)
+
+
+def print_room() -> None:
+    """How many of 100 decisions at once are discounted before a group is full, after so many rewards."""
+    rewards = (0, 300, 1_000, 3_000, 6_000, 20_000)
+    print("\n| policy | " + " | ".join(f"{count:,} rewards" for count in rewards) + " |")
+    print("|---" * (1 + len(rewards)) + "|")
+    env = LinearEnvironment(correlated_arms(n_arms=60, dim=50, seed=1), uniform_parameter(50, seed=1))
+    for name in ("Multi-scale", "CS-LB log-det", "OFUL log-det", "SOFUL"):
+        policy, noise, cells = POLICIES[name](env.arms, 5), np.random.default_rng(0), []
+        for before, count in zip((0, *rewards), rewards, strict=False):
+            policy.play_rounds(env.means, env.gaps, env.draw_noise(noise, count - before))
+            outlook, picks = policy._outlook(), policy.select_many(100)
+            arms, picked = np.ones(env.n_arms, np.bool_), np.empty(1, np.int64)
+            within = 0
+            while within < 100 and not outlook.level[FULL].any():
+                decide(outlook, picks[within : within + 1], arms, picked)
+                within += not outlook.level[FULL].any()
+            cells.append(str(within))
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Regret with late rewards and batches.")
-    parser.add_argument("--rounds", type=int, default=10_000, help="rounds on data set 1, half as many with many arms")
-    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=6_000, help="rounds on data set 1, half as many with many arms")
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--figure", type=Path, metavar="PATH", help="draw the tables")
+    parser.add_argument("--times", action="store_true", help="what a decision costs, in microseconds")
     parser.add_argument("--quick", action="store_true", help="300 rounds, one seed: shows that it runs")
     options = parser.parse_args()
+    if options.times:
+        print_times()
+        print_room()
+        return
     rounds, seeds = (300, 1) if options.quick else (options.rounds, options.seeds)
     cases = [(case, rounds, seed) for case in SETS for seed in range(1, seeds + 1)]
     with ProcessPoolExecutor(options.processes) as pool:

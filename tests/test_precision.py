@@ -22,7 +22,6 @@ from sketchbandits.policies.multiscale_state import (
     SHOWN,
 )
 
-
 CLUSTERING = (CSLB, MultiscaleCSLB)
 
 

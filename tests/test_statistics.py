@@ -59,7 +59,7 @@ class Case(NamedTuple):
 
     @property
     def share(self):
-        """ln(1/delta') of one ellipsoid: CS-LB's clusters share delta; multi-scale CS-LB's a part, with room for one."""
+        """ln(1/delta') of one ellipsoid: CS-LB's clusters share delta; those of multi-scale CS-LB a part of it."""
         if self.make not in CLUSTERING:
             return math.log(1 / DELTA)
         k = math.ceil(len(self.arms) / self.options["sketch_size"])

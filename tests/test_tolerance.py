@@ -88,7 +88,7 @@ def test_bounds_are_the_formula_s(make):
     assert active[policy.select()] >= active.max() * (1 - 1e-9)
 
 
-# ------------------------------------------------------------------------------------------------- adversarial residuals
+# ------------------------------------------------------------------------------------------------ adversarial residuals
 EPS, S = 0.1, 1.0
 
 
@@ -202,6 +202,9 @@ def test_growth_with_a_tolerance_makes_the_partition_of_one_built_at_once(make):
     for first in range(2, 60, 2):
         policy.add_arms(X[first : first + 2])
         pull(policy, theta, generator.integers(policy.n_arms, size=5))
+        bounds = policy.bounds()
+        assert bounds[policy.select()] >= bounds.max() * (1 - 1e-9)
+        assert np.array_equal(policy.state.stats[OFFSET, policy.state.place[SLOT, : policy.n_arms]], off_span(policy))
     whole = MAKE[make](X, 3, tolerance=0.05)
     assert np.array_equal(policy.partition.labels, whole.partition.labels)
     assert np.array_equal(policy.partition.bases, whole.partition.bases)
@@ -242,7 +245,7 @@ def test_shortlists_are_not_used_where_arms_are_off_their_spans():
             policy.update(arm, reward)
 
 
-# -------------------------------------------------------------------------------------------------------------- warnings
+# ------------------------------------------------------------------------------------------------------------- warnings
 def caught(call):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
@@ -292,7 +295,7 @@ def test_the_warning_counts_the_arm_norm_and_points_at_the_caller(make):
     assert len(caught(lambda: cls(X, sketch_size=3, arm_norm=2.0, **options, **more))[1]) == 1
 
 
-# -------------------------------------------------------------------------------------------------------------- refusals
+# ------------------------------------------------------------------------------------------------------------- refusals
 @both_classes
 @pytest.mark.parametrize("bad", [1.0, 1.5, -0.1, np.nan, np.inf, "0.1", True, None, 1e-14])
 def test_a_tolerance_that_is_none_is_refused(make, bad):
@@ -321,7 +324,7 @@ def test_a_partition_brings_its_own_tolerance(make):
     for partition in (coarse, fine):
         with pytest.raises(ValueError, match="tolerance must be left out or the partition's"):
             MAKE[make](X, 3, partition=partition, tolerance=0.07)
-    with pytest.raises(ValueError, match="partition must be one of these arms, within 0.05"):
+    with pytest.raises(ValueError, match=r"partition must be one of these arms, within 0\.05"):
         MAKE[make](X[::-1], 3, partition=coarse)
 
 
