@@ -1,7 +1,8 @@
 """Room for arms to come: clusters with free slots, and the bases that say where a new arm belongs.
 
 A free slot is an arm nobody can play: coordinates 0, bound -inf. Kernels need not know of it, and a cluster's numbers
-stay where they are until its room is used up; then the room doubles, so that moving them costs O(1) an arm on average.
+stay where they are until its room is used up; then it doubles, and all clusters move, in O(N l): seldom where arms keep
+coming to the same clusters, once a cluster where each gains one arm.
 A cluster that may still gain rank has room for it likewise, as coordinates that are 0 for all its arms.
 """
 

@@ -6,7 +6,10 @@ one built at once. In a cluster of many arms its mean and width come from the fi
 a small one (at most 2 r arms) is made again in O(r^3). Features alone decide, never rewards.
 
 **Shares of delta** The K clusters known at first take ``delta/(K + 1)`` each and the k-th later one
-``delta/((K + 1) k (k + 1))``: in all ``delta`` exactly.
+``delta/((K + 1) k (k + 1))``: in all ``delta`` exactly. `CSLB` without growth spends ``delta/K`` and begins with these
+shares at the first new arm, and its j-th partition spends ``delta/(j (j + 1))`` for j > 1: the bounds in use at any one
+time hold together with probability ``1 - delta``, those of all times together with ``1 - 5 delta/2`` at worst.
+`MultiscaleCSLB` keeps its shares from the start, and never spends more than ``delta``.
 
 A removed arm is never played again; its data stay and go on teaching its cluster. `repartition` builds anew from the
 counts and sums of *all* arms ever added: leaving out arms that were removed after a high reward would bias the bounds.
