@@ -57,13 +57,13 @@ def regret_right(key, run):
     number, _, policy = key
     n_arms, _, l, _ = DATASETS[number]
     cslb = 20.0 if number == 4 else 100.0
-    final = {"cslb": cslb, "oful": 150.0, "soful": 300.0, "cbscfd": 400.0, "ucb1": 1_000.0}[policy]
+    final = {"cslb": cslb, "oful": 150.0, "soful": 300.0, "cbscfd": 400.0, "ucb1": 1_000.0, "multiscale": 50.0}[policy]
     power = 1.0 if policy in ("soful", "cbscfd") else 0.5
     return Made(final, power, clusters=math.ceil(n_arms / l))
 
 
 def time_right(key, run):
-    times = {"ucb1": 0.1, "oful": 10.0, "cslb": 0.6, "soful": 0.8, "cbscfd": 0.9}
+    times = {"ucb1": 0.1, "oful": 10.0, "cslb": 0.6, "soful": 0.8, "cbscfd": 0.9, "multiscale": 0.7}
     times |= {"cslb:engine=sketch": 3.0, "soful:shrink=every-round": 4.0, "cbscfd:shrink=every-round": 5.0}
     return Made(microseconds=times[key[2]], warmup=1e-6)
 
@@ -923,7 +923,7 @@ def test_regret_between_checkpoints_is_a_straight_line_from_zero():
 
 def test_an_experiment_is_a_mapping_and_says_what_was_not_played():
     experiment = world()["regret"]
-    assert len(experiment) == len(list(experiment)) == 4 * 2 * 5
+    assert len(experiment) == len(list(experiment)) == 4 * 2 * 6
     assert experiment[1, "max", "oful"].regret.tolist() == [150.0] * 5
     with pytest.raises(NotPlayedError, match=r"1, max, linucb"):
         experiment[1, "max", "linucb"]

@@ -21,7 +21,7 @@ from sketchbandits.experiments.runs import Outcome, Task, checkpoints
 from sketchbandits.experiments.scenes import Model
 
 VOID = {"meta", "link", "img", "br"}
-LEVEL = {"cslb": 3.0, "oful": 5.0, "soful": 6.0, "cbscfd": 7.0, "ucb1": 2.0, "dbslinucb": 4.0}
+LEVEL = {"cslb": 3.0, "oful": 5.0, "soful": 6.0, "cbscfd": 7.0, "ucb1": 2.0, "dbslinucb": 4.0, "multiscale": 8.0}
 NAMES = ("regret-1-2", "time-1-2", "regret-3-4", "time-3-4", "arms", "sizes", "growth")
 FIGURES = {f"figures/{name}.{end}": b"<svg/>" for name in NAMES for end in ("png", "svg")}
 HOSTILE = "<script>alert('1')<script>&\".npy"
@@ -189,7 +189,7 @@ def test_words_are_counted_and_coloured(played):
 def test_regrets_are_those_of_the_runs(played):
     page, plan, study, _ = played
     rows = page.table("data set|norm")
-    assert rows[0][2:] == ["CS-LB", "OFUL", "SOFUL", "CBSCFD", "UCB1"]
+    assert rows[0][2:] == ["CS-LB", "OFUL", "SOFUL", "CBSCFD", "UCB1", "multi-scale"]
     assert len(rows) == 1 + 8
     for row, place in zip(rows[1:], [(n, norm) for n in plan.datasets for norm in plan.normalize], strict=True):
         assert row[0].startswith(f"({place[0]}) N") and row[1] == place[1]
@@ -198,7 +198,7 @@ def test_regrets_are_those_of_the_runs(played):
             digits = 0 if high >= 100 else 1
             assert cell == f"{mean:,.{digits}f} ({low:,.{digits}f} to {high:,.{digits}f})"
     bold = re.findall("<strong>([^<]*)</strong>", page.source[page.source.index('id="regret"') :])
-    assert bold[:8] == [row[-1].split(" ")[0] for row in rows[1:]]  # UCB1 was given the least
+    assert bold[:8] == [row[-2].split(" ")[0] for row in rows[1:]]  # UCB1 was given the least
 
 
 def test_times_are_those_of_the_runs_slow_twins_included(played):
@@ -233,7 +233,7 @@ def test_the_horizon_table_says_who_leads_when(played):
 
 def test_how_it_was_made(played):
     page, plan, _, _ = played
-    command = "--rounds 1000 --runs 3 --datasets 1,2,3,4 --policies cslb,oful,soful,cbscfd,ucb1 --normalize max,unit"
+    command = "--rounds 1000 --runs 3 --datasets 1,2,3,4 --policies cslb,oful,soful,cbscfd,ucb1,multiscale --normalize max,unit"
     assert f"sketchbandits reproduce {command} --seed 2026" in page.text
     for word in ("numpy", "scipy", "numba", "Python", "UTC", "claims.json", "sweeps.csv", "0.973", "10⁻⁹"):
         assert word in page.text

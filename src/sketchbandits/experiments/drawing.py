@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation
 
 Look = tuple[str, Any]  # a colour and a line style
-MOST_NAMES = 9  # curves named where they end; more of them go into a legend
+MOST_NAMES = 10  # curves named where they end; more of them go into a legend
 GREY, SHADE = "#6E6E6E", "#E8F1E4"
 SMALL = 9.5
 NEAR, FAR = 5, 13  # points from the edge to a name, without and with a line to it
