@@ -72,7 +72,7 @@ def test_summary_holds_what_simulate_gives_for_these_seeds(summary):
     assert summary.columns == COLUMNS
     assert set(summary["policy"]) == {*paper.SHOWN, *TWINS}
     rows = {(row["dataset"], row["policy"], row["run"]): row for row in summary.iter_rows(named=True)}
-    assert len(rows) == len(summary) == 2 * 8 * 2
+    assert len(rows) == len(summary) == 2 * (len(paper.SHOWN) + len(TWINS)) * 2
     for dataset, run in ((1, 0), (1, 1), (4, 1)):
         env_seed, _, noise_seed = seeds(7, run)
         arms, env = paper.dataset(dataset).draw(env_seed)
