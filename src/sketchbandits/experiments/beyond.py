@@ -217,4 +217,5 @@ def _point(ax: Any, contender: Contender, runs: Any) -> None:
     ax.plot(x, y, "o", color=contender.colour, markersize=11 if ours else 7)
     weight = "bold" if ours else "normal"
     style = {"color": drawing.ink(contender.colour), "fontsize": drawing.SMALL, "fontweight": weight}
-    ax.annotate(contender.label, (x, y), xytext=(0, 8), textcoords="offset points", ha="center", **style)
+    offset = (0, -19) if ours else (0, 8)
+    ax.annotate(contender.label, (x, y), xytext=offset, textcoords="offset points", ha="center", **style)
