@@ -69,18 +69,26 @@ def book_ray(rays: Floats, direction: Floats, stats: Floats, slot: int, first: i
     g = int(number)
     add_exactly(rays[INFORMATION], rays[INFORMATION_LOST], g, s * s)
     add_exactly(rays[REWARD], rays[REWARD_LOST], g, s * reward)
+    mean, width = unit_bound(rays, direction, g)
     for i in range(first, last):
         if stats[RAY, i] == number:
-            stats[DIRECTION, i] = direction_bound(rays, direction, g, stats[LENGTH, i])
+            stats[DIRECTION, i] = stats[LENGTH, i] * mean + abs(stats[LENGTH, i]) * width
+
+
+@kernel
+def unit_bound(rays: Floats, direction: Floats, g: int) -> tuple[float, float]:
+    """``b/V`` and ``beta/sqrt(V)`` with ``V = ridge + sum n s^2`` and ``b = sum s y`` over the ray."""
+    information = rays[INFORMATION, g] + rays[INFORMATION_LOST, g]
+    V = direction[RIDGE] + information
+    beta = radius_at(direction, 0.0, np.log1p(information / direction[RIDGE]), rays[RAY_SHARE, g])
+    return (rays[REWARD, g] + rays[REWARD_LOST, g]) / V, beta / np.sqrt(V)
 
 
 @kernel
 def direction_bound(rays: Floats, direction: Floats, g: int, length: float) -> float:
-    """``s b/V + beta |s|/sqrt(V)`` with ``V = ridge + sum n s^2`` and ``b = sum s y`` over the ray."""
-    information = rays[INFORMATION, g] + rays[INFORMATION_LOST, g]
-    V = direction[RIDGE] + information
-    beta = radius_at(direction, 0.0, np.log1p(information / direction[RIDGE]), rays[RAY_SHARE, g])
-    return length * (rays[REWARD, g] + rays[REWARD_LOST, g]) / V + beta * abs(length) / np.sqrt(V)
+    """``s b/V + beta |s|/sqrt(V)`` for an arm of signed length s on ray g."""
+    mean, width = unit_bound(rays, direction, g)
+    return length * mean + abs(length) * width
 
 
 @kernel
@@ -121,10 +129,11 @@ def book_cluster(
 @kernel
 def best_of_all_scales(stats: Floats, first: int, last: int, beta: float, values: Floats) -> int:
     """The first slot of a range by (bound, bound without the prior's cap, lowest index)."""
-    top = -np.inf
-    for i in range(first, last):
+    for i in range(first, last):  # in a loop of its own, which becomes vector code
         value = stats[MEAN, i] + beta * np.sqrt(stats[WIDTH2, i]) + stats[OFFSET, i]
         values[i] = min(value, min(stats[DIRECTION, i], stats[SPACE, i]))
+    top = -np.inf
+    for i in range(first, last):
         top = max(top, min(values[i], stats[CAP, i]))
     threshold = tie_threshold(top)
     uncapped = -np.inf
