@@ -1,4 +1,4 @@
-"""The command line: ``sketchbandits reproduce``, ``simulate``, ``inspect`` and ``bench``.
+"""The command line: ``sketchbandits reproduce``, ``simulate``, ``inspect``, ``bench``, and the service's commands.
 
 Exit codes: 0 done, 1 a file or folder could not be read or written, 2 bad input, 130 interrupted. Whatever goes wrong
 is one line on stderr. Results go to stdout, progress to stderr.
@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from sketchbandits import __version__, terminal, validate
+from sketchbandits import __version__, cli_service, terminal, validate
 from sketchbandits.advice import advise
 from sketchbandits.advice.report import advice_files
 from sketchbandits.arms_file import read_arms
@@ -38,6 +38,9 @@ INTERRUPTED = "interrupted: finished runs are kept, the same command goes on fro
 POINTS_KEPT = "interrupted: measured points are kept, the same command without --fresh goes on from there"
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app.command("serve")(cli_service.serve_command)
+app.command("log")(cli_service.log_command)
+app.add_typer(cli_service.keys_app, name="keys")
 
 
 def main() -> None:

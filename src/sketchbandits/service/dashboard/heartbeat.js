@@ -1,0 +1,45 @@
+/** Runs one task again and again while the page can be seen, never two at once. */
+
+export class Heartbeat {
+  #task;
+  #pause;
+  #timer;
+  #running = new AbortController();
+  #resting = false;
+
+  /** `task(signal)` is called at once by `beat`, then `pause` milliseconds after each end. */
+  constructor(task, pause) {
+    this.#task = task;
+    this.#pause = pause;
+    document.addEventListener("visibilitychange", () => this.#look());
+  }
+
+  /** Now, whatever was under way; what that one still brings is to be ignored: its signal is aborted. */
+  async beat() {
+    this.rest();
+    this.#resting = false;
+    if (document.hidden) return;
+    const { signal } = (this.#running = new AbortController());
+    try {
+      await this.#task(signal);
+    } finally {
+      if (!signal.aborted) this.#timer = setTimeout(() => this.beat(), this.#pause);
+    }
+  }
+
+  /** Until the next `beat`. */
+  rest() {
+    this.#resting = true;
+    this.#stop();
+  }
+
+  #stop() {
+    clearTimeout(this.#timer);
+    this.#running.abort();
+  }
+
+  #look() {
+    if (document.hidden) this.#stop();
+    else if (!this.#resting) this.beat();
+  }
+}

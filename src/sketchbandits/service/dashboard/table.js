@@ -1,0 +1,61 @@
+/** A table whose rows are changed in place, so that scrolling, hovering and selected text survive each refresh. */
+
+import { element, setText } from "./elements.js";
+
+export class Table {
+  #body;
+  #columns;
+
+  /** `columns`: `{name, show(cell, item)}`; the first names the row. */
+  constructor(body, columns) {
+    this.#body = body;
+    this.#columns = columns;
+  }
+
+  fill(items) {
+    while (this.#body.rows.length > items.length) this.#body.deleteRow(-1);
+    items.forEach((item, i) => {
+      const row = this.#body.rows[i] ?? this.#grow();
+      this.#columns.forEach((column, j) => column.show(row.cells[j], item));
+    });
+  }
+
+  #grow() {
+    const row = this.#body.insertRow();
+    this.#columns.forEach((column, j) => {
+      const attributes = column.name ? { class: column.name } : {};
+      row.append(j === 0 ? element("th", { scope: "row", ...attributes }) : element("td", attributes));
+    });
+    return row;
+  }
+}
+
+export function textColumn(read, name = "") {
+  return { name, show: (cell, item) => setText(cell, read(item)) };
+}
+
+export function numberColumn(read) {
+  return textColumn(read, "number");
+}
+
+/** A number over a bar; `ends(item)` gives where the bar starts and stops, from 0 to 1. */
+export function barColumn(read, ends) {
+  return {
+    name: "number barred",
+    show(cell, item) {
+      if (!cell.firstChild) cell.append(element("span"), bar());
+      setText(cell.firstChild, read(item));
+      stretch(cell.lastChild, ...ends(item));
+    },
+  };
+}
+
+/** An empty track with a bar in it, which says nothing that the numbers do not. */
+export function bar() {
+  return element("div", { class: "track", "aria-hidden": "true" }, element("div"));
+}
+
+export function stretch(track, from, to) {
+  track.firstChild.style.left = `${100 * from}%`;
+  track.firstChild.style.width = `${100 * Math.max(to - from, 0)}%`;
+}

@@ -1,0 +1,130 @@
+"""API keys: who may ask. A key is shown once, when it is made; what is kept is its SHA-256 digest.
+
+A key has 256 random bits, so a plain digest cannot be searched backwards. The file is read again whenever it changes:
+a revoked key is refused from the next request on. A file that cannot be read lets nobody in.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from sketchbandits import validate
+
+FORMAT = 1
+CLIENT, ADMIN = "client", "admin"
+ROLES = (CLIENT, ADMIN)
+_KEY = re.compile(r"sb_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is kept of a key; ``revoked`` is when, or none."""
+
+    id: str
+    name: str
+    role: str
+    digest: str
+    created: float
+    revoked: float | None = None
+
+
+class KeysUnreadable(Exception):
+    """The file of keys is damaged: a person must look at it."""
+
+
+class KeyRing:
+    """The keys of a state folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, ...] | None = None
+        self._keys: dict[str, Key] = {}
+
+    def create(self, name: str, role: str) -> str:
+        """A new key: the only time that its secret is seen."""
+        role = validate.option("role", role, ROLES)
+        if not 1 <= len(name) <= 100 or not name.isprintable():
+            raise ValueError(f"name must be 1 to 100 printable characters, got {name!r}")
+        text = f"sb_{secrets.token_hex(6)}_{secrets.token_urlsafe(32)}"
+        key = Key(text.split("_")[1], name, role, _digest(text), time.time())
+        self._replace([*self.all(), key])
+        return text
+
+    def revoke(self, key_id: str) -> Key:
+        """Refuse a key from now on; it stays in the list."""
+        keys = {key.id: key for key in self.all()}
+        if key_id not in keys:
+            raise ValueError(f"id must be one of {', '.join(keys) or 'no keys at all'}; got {key_id!r}")
+        revoked = Key(**{**asdict(keys[key_id]), "revoked": keys[key_id].revoked or time.time()})
+        self._replace([revoked if key.id == key_id else key for key in keys.values()])
+        return revoked
+
+    def all(self) -> list[Key]:
+        """Every key there ever was."""
+        self._refresh()
+        return list(self._keys.values())
+
+    @property
+    def in_use(self) -> bool:
+        """Whether there ever were keys: also where all are revoked, or their file cannot be read."""
+        try:
+            self._refresh()
+        except KeysUnreadable:
+            return True
+        return bool(self._keys)
+
+    def role_of(self, text: str | None) -> str | None:
+        """The role of a valid key, or none. The comparison takes as long for a wrong key as for a right one."""
+        try:
+            self._refresh()
+        except KeysUnreadable:
+            return None
+        found = _KEY.fullmatch(text or "")
+        key = self._keys.get(found[1]) if found else None
+        expected = key.digest if key else _NOBODY
+        if hmac.compare_digest(_digest(text or ""), expected) and key is not None and key.revoked is None:
+            return key.role
+        return None
+
+    def _refresh(self) -> None:
+        try:
+            stat = self.path.stat()
+        except FileNotFoundError:
+            self._keys, self._seen = {}, None
+            return
+        seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if seen != self._seen:
+            self._keys, self._seen = self._read(), seen
+
+    def _read(self) -> dict[str, Key]:
+        try:
+            value = json.loads(self.path.read_text())
+            if value["format"] != FORMAT:
+                raise ValueError(f"format {value['format']!r}")
+            keys = [Key(**entry) for entry in value["keys"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise KeysUnreadable(f"{self.path} must be a file of keys of format {FORMAT}: {error}") from None
+        return {key.id: key for key in keys}
+
+    def _replace(self, keys: list[Key]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        handle, part = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)  # for its owner's eyes only
+        with os.fdopen(handle, "w") as file:
+            json.dump({"format": FORMAT, "keys": [asdict(key) for key in keys]}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, self.path)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+_NOBODY = _digest("")

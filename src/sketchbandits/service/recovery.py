@@ -1,0 +1,48 @@
+"""Recovery: the newest snapshot that belongs to the log, and the records after it."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sketchbandits.service.events import START, Position, Record
+from sketchbandits.service.ledger import Ledger
+from sketchbandits.service.log import EventLog
+from sketchbandits.service.snapshots import Snapshots
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A ledger as of the log's last good record, and how it was brought back."""
+
+    ledger: Ledger
+    snapshot: Position
+    replayed: int
+    seconds: float
+    notes: tuple[str, ...]  # what an operator should know: snapshots passed over, records cut
+
+
+def recover(log: EventLog, snapshots: Snapshots, progress: Progress = lambda done, total: None) -> Recovered:
+    """Bring the ledger back; equal to the bit to one that was never stopped."""
+    started = time.perf_counter()
+    position, ledger = _newest(log, snapshots)
+    replayed = ledger.replay(_watched(log.recover(position), log.last.seq - position.seq, progress))
+    cuts = (f"log cut back at record {cut.first}: {cut.reason}; kept in {cut.kept_in}" for cut in log.cuts)
+    notes = (*snapshots.passed_over, *cuts)
+    return Recovered(ledger, position, replayed, time.perf_counter() - started, notes)
+
+
+def _newest(log: EventLog, snapshots: Snapshots) -> tuple[Position, Ledger]:
+    for position, ledger in snapshots.intact():
+        if log.holds(position):
+            return position, ledger
+        snapshots.passed_over.append(f"snapshot {position.seq}: the log has no such record, or another one")
+    return START, Ledger()
+
+
+def _watched(records: Iterator[Record], total: int, progress: Progress) -> Iterator[Record]:
+    for done, record in enumerate(records):
+        if done % 10_000 == 0:
+            progress(done, total)
+        yield record

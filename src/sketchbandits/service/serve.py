@@ -1,0 +1,125 @@
+"""``sketchbandits serve``: a socket, a service behind it, and an end in good order."""
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from sketchbandits.service.api import make_app
+from sketchbandits.service.keys import KeyRing
+from sketchbandits.service.recovery import Progress
+from sketchbandits.service.service import KEYS, Service, Settings
+
+FIRST_REQUEST_SECONDS = 10.0
+SHUTDOWN_SECONDS = 30
+
+logger = logging.getLogger("sketchbandits.service")
+
+
+class _Protocol(HttpToolsProtocol):
+    """Closes a connection that does not bring its first request in time."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(FIRST_REQUEST_SECONDS, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: the log must be closed after the last answer, whatever stops us."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_host(host: str, state: Path) -> None:
+    """Refuse to be reachable from elsewhere while nobody needs a key."""
+    if not is_loopback(host) and not KeyRing(state / KEYS).in_use:
+        raise ValueError(
+            f"host must be a loopback address such as 127.0.0.1 while there are no keys, got {host!r}: "
+            "make one with `sketchbandits keys create`"
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A bound socket; port 0 takes any that is free."""
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    return socket.create_server((host, port), family=family, backlog=2048)
+
+
+def allowed_hosts(host: str) -> tuple[str, ...]:
+    """Names of this machine, for as long as no key is asked for."""
+    return tuple(dict.fromkeys(("localhost", "127.0.0.1", "[::1]", host)))
+
+
+def serve(settings: Settings, bound: socket.socket, ready: Callable[[Service], None], progress: Progress) -> None:
+    """Serve until SIGTERM or SIGINT; what was accepted is finished. Raises what went wrong."""
+    config = uvicorn.Config(
+        app=lambda *args: None,
+        http=_Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=60,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(_serve(settings, config, bound, ready, progress))
+
+
+async def _serve(
+    settings: Settings,
+    config: uvicorn.Config,
+    bound: socket.socket,
+    ready: Callable[[Service], None],
+    progress: Progress,
+) -> None:
+    service = Service(settings)
+    config.app = make_app(service)
+    server = _Server(config)
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, _ask_to_stop, server)
+    # HTTP first, so that health can be seen while a long log is replayed.
+    serving = asyncio.create_task(server.serve(sockets=[bound]))
+    starting = asyncio.create_task(service.start(progress))
+    try:
+        await asyncio.wait([serving, starting], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            service.watch(lambda error: _ask_to_stop(server))
+            ready(service)
+    finally:
+        server.should_exit = True if starting.done() and starting.exception() else server.should_exit
+        await serving
+        with contextlib.suppress(Exception):
+            await starting
+        await service.stop()
+
+
+def _ask_to_stop(server: uvicorn.Server) -> None:
+    server.should_exit = True

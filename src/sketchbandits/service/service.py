@@ -1,0 +1,144 @@
+"""The running service: it recovers, serves and stops; what HTTP needs to know of it."""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sketchbandits.service.bandit import origin_of
+from sketchbandits.service.keys import ADMIN, CLIENT, KeyRing
+from sketchbandits.service.ledger import CreateBandit, Ledger, Refusal
+from sketchbandits.service.log import EventLog, open_log
+from sketchbandits.service.metrics import Histogram
+from sketchbandits.service.recovery import Progress, Recovered, recover
+from sketchbandits.service.snapshots import Snapshots
+from sketchbandits.service.writer import SNAPSHOT_EVERY, WAITING, Writer
+
+LOG_FILE, SNAPSHOTS, KEYS = "events.db", "snapshots", "keys.json"
+
+logger = logging.getLogger("sketchbandits.service")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a service runs; ``database`` is a PostgreSQL address, or none for SQLite in the state folder."""
+
+    state: Path
+    database: str | None = None
+    open: bool = False  # while no keys exist nobody needs one: only where nothing but loopback is served
+    hosts: tuple[str, ...] | None = None  # names that a request may call this host by; all where none
+    body_limit: int = 1 << 20
+    body_seconds: float = 10.0
+    answer_seconds: float = 30.0
+    waiting: int = WAITING
+    snapshot_every: int = SNAPSHOT_EVERY
+    bandits: tuple[CreateBandit, ...] = field(default=(), repr=False)  # there once the service is ready
+
+
+class Service:
+    """One ledger, one writer, one log."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.keys = KeyRing(settings.state / KEYS)
+        self.ledger = Ledger()
+        self.writer: Writer | None = None
+        self.recovered: Recovered | None = None
+        self.warm = self.stopping = False
+        self.latency: dict[str, Histogram] = {}
+        self.answers: Counter[tuple[str, str, int]] = Counter()
+        self._closed = False  # once there are keys, for good
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether decisions are served."""
+        return self.warm and self.writer is not None and self.writer.failure is None and not self.stopping
+
+    def role_of(self, key: str | None) -> str | None:
+        """What a key may do; on loopback, as long as there never was a key, everybody may do everything."""
+        if self.settings.open and not self._closed:
+            self._closed = self.keys.in_use
+            if not self._closed:
+                return ADMIN
+        return self.keys.role_of(key)
+
+    def allows(self, role: str | None, needed: str) -> bool:
+        """Whether a role suffices."""
+        return role == ADMIN or (role == CLIENT and needed == CLIENT)
+
+    def owner(self) -> Writer:
+        """The writer, or a refusal while there is none."""
+        if self.writer is None or not self.ready:
+            raise Refusal(503, "not_ready", "the service is starting or stopping: ask again shortly")
+        return self.writer
+
+    async def start(self, progress: Progress = lambda done, total: None) -> None:
+        """Recover, create the bandits that are asked for, begin to serve."""
+        settings = self.settings
+        log = await asyncio.to_thread(open_log, settings.database or str(settings.state / LOG_FILE))
+        snapshots = Snapshots(settings.state / SNAPSHOTS)
+        try:
+            self.recovered = await asyncio.to_thread(recover, log, snapshots, progress)
+            for note in self.recovered.notes:
+                logger.warning("%s", note)
+            self.ledger = self.recovered.ledger
+            new = [bandit for bandit in settings.bandits if not self._there(bandit)]
+        except BaseException:
+            log.close()
+            raise
+        self.writer = self._writer(log, snapshots)
+        self._task = asyncio.create_task(self.writer.run())
+        for bandit in new:
+            if isinstance(refusal := await self.writer.submit(bandit), Refusal):
+                raise ValueError(refusal.message)
+        await asyncio.to_thread(self._warm_up)
+        self.warm = True
+
+    def _writer(self, log: EventLog, snapshots: Snapshots) -> Writer:
+        assert self.recovered is not None
+        return Writer(
+            self.ledger,
+            log,
+            snapshots,
+            snapshot=self.recovered.snapshot,
+            waiting=self.settings.waiting,
+            snapshot_every=self.settings.snapshot_every,
+        )
+
+    def _there(self, wanted: CreateBandit) -> bool:
+        """Whether the bandit is there already; with other arms or rules it is refused."""
+        bandit = self.ledger.bandits.get(wanted.name)
+        if bandit is None:
+            return False
+        if bandit.config != wanted.config:
+            raise ValueError(
+                f"bandit {wanted.name!r} must keep the rules it was created with, {bandit.config}; got {wanted.config}"
+            )
+        if bandit.origin != origin_of(wanted.features, wanted.ids):
+            raise ValueError(
+                f"arms must be those that the bandit {wanted.name!r} was created with; change them by POST and DELETE "
+                "/v1/arms, or leave --arms out"
+            )
+        return True
+
+    def _warm_up(self) -> None:
+        """Compile before the first request rather than in it."""
+        for bandit in self.ledger.bandits.values():
+            twin = bandit.policy.copy()
+            twin.select_many(2, pending=[int(bandit.active[0])])
+            twin.update_many([int(bandit.active[0])], [0.0])
+            twin.bounds()
+
+    async def stop(self) -> None:
+        """Finish what was accepted, then close."""
+        self.stopping = True
+        if self._task is not None and self.writer is not None:
+            await self.writer.stop(self._task)
+
+    def watch(self, failed: Callable[[BaseException], None]) -> None:
+        """Call ``failed`` if the writer ends by an error."""
+        assert self._task is not None
+        self._task.add_done_callback(lambda task: failed(error) if (error := task.exception()) else None)
