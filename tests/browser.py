@@ -1,4 +1,4 @@
-"""A page in the Chromium of this machine; where there is none, the tests that ask for it are skipped with the reason."""
+"""A page in this machine's Chromium; where there is none, the tests that ask for it are skipped with the reason."""
 
 import shutil
 from collections.abc import Iterator
@@ -20,6 +20,10 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+# Refusals by the page's Content-Security-Policy, also those that the console does not tell.
+TELL_VIOLATIONS = """
+    addEventListener("securitypolicyviolation", e => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI}`))
+"""
 PATIENCE = 15_000  # milliseconds: for a busy machine; what is waited for usually comes at once
 
 
@@ -48,10 +52,7 @@ class Visit:
         context.on("request", lambda request: self.requests.append(request.url))
         self.page.on("console", self._note)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        # Refusals by the page's Content-Security-Policy, also those that the console does not tell.
-        self.page.add_init_script(
-            "addEventListener('securitypolicyviolation', e => console.error(`CSP ${e.violatedDirective} ${e.blockedURI}`))"
-        )
+        self.page.add_init_script(TELL_VIOLATIONS)
 
     def _note(self, message: Any) -> None:
         if message.type in ("error", "warning"):

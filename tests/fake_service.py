@@ -1,15 +1,16 @@
 """A stand-in for the decision service: canned answers that a test may change, and a record of what was asked."""
 
 import json
+import socket
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import sketchbandits
-
-DASHBOARD = Path(sketchbandits.__file__).parent / "service" / "dashboard"
+DASHBOARD = Path(str(find_spec("sketchbandits").origin)).parent / "service" / "dashboard"
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 # As the service sends it; the last directive also forbids to parse a string as markup.
 POLICY = (
@@ -68,7 +69,7 @@ class FakeService:
         self.status = 200
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.port = 0
-        self._server: ThreadingHTTPServer | None = None
+        self._server: _Server | None = None
 
     @property
     def url(self) -> str:
@@ -92,6 +93,7 @@ class FakeService:
         if self._server is not None:
             self._server.shutdown()
             self._thread.join()
+            self._server.hang_up()
             self._server.server_close()
             self._server = None
 
@@ -124,8 +126,30 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.open: set[socket.socket] = set()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection for as long as the browser keeps it."""
+        self.open.add(request)
+        try:
+            super().finish_request(request, client_address)
+        except ConnectionError:
+            pass  # the browser went away, or `hang_up` did
+        finally:
+            self.open.discard(request)
+
+    def hang_up(self) -> None:
+        """End the connections that are kept."""
+        for connection in list(self.open):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
 
 class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     fake: FakeService
 
     def do_GET(self) -> None:
@@ -135,6 +159,8 @@ class _Handler(BaseHTTPRequestHandler):
         if url.path.startswith("/v1/"):
             self.fake.asked.append((url.path, query))
             self._json(url.path, query)
+        elif url.path == "/healthz":
+            self._send(200, b'{"status": "ok"}', "application/json")
         else:
             name = "index.html" if url.path == "/" else url.path.removeprefix("/dashboard/")
             known = {path.name: path for path in DASHBOARD.iterdir()}

@@ -145,7 +145,7 @@ def test_a_group_is_decided_as_one_request_after_the_other():
     # Plain decisions of a group are chosen in one call, those with fewer arms after them.
     singles = [d["arm"] for count in (2, 3) for d in apart.decide(count)]
     assert [*arms[:2], *arms[3:]] == singles
-    assert arms[2] in IDS[5:9] and len({d for d in arms}) == len(arms)
+    assert arms[2] in IDS[5:9] and len(set(arms)) == len(arms)
 
 
 def test_a_burst_is_spread_over_arms():
@@ -163,7 +163,13 @@ def test_a_reward_is_booked_once():
     before = state_of(book.ledger)
     assert book.reward(decision, 0.5) == "known"
     assert book.reward(decision, 0.75) == "conflict"
-    for wrong in ("7-00000000", decision["decision_id"][:-1] + "x", "0-00000000", "-1", "99999999999999999999-00000000"):
+    for wrong in (
+        "7-00000000",
+        decision["decision_id"][:-1] + "x",
+        "0-00000000",
+        "-1",
+        "99999999999999999999-00000000",
+    ):
         assert book.reward({"decision_id": wrong}, 1.0) == "unknown"
     number = other["decision_id"].split("-")[0]
     assert book.reward({"decision_id": f"{number}-ffffffff"}, 1.0) == "unknown"

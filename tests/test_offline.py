@@ -1,7 +1,5 @@
 """Offline estimates are unbiased where they claim to be, and controls that leave out what makes them so are not."""
 
-import json
-
 import numpy as np
 import pytest
 from conftest import rounds
@@ -88,7 +86,7 @@ def logs_among_sets(count, size, seed):
 
 
 def live_mean(generator, size, sets):
-    """What the policy earns in ``size`` rounds of its own, and how many those are: as many as a log of so many gives."""
+    """What the policy earns in rounds of its own, as many as a log of ``size`` decisions gives it."""
     policy, total = Optimist(), 0.0
     played = generator.binomial(size, EXPLORATION / (3 if sets else MEANS.size))
     for _ in range(played):
@@ -111,12 +109,12 @@ def distance(estimates, truth):
 
 def test_replay_is_unbiased_and_its_interval_covers():
     truth = live(400, 500)
-    figures = [replay(log, Optimist, name="optimist").estimate for log in adaptive_logs(200, 500, 1)]
+    figures = [replay(log, Optimist, name="optimist").estimate for log in adaptive_logs(120, 500, 1)]
     assert distance([figure.mean for figure in figures], truth) < 4
     covered = np.mean([figure.low <= truth.mean <= figure.high for figure in figures])
-    assert covered > 0.93
+    assert covered > 0.95
     spread = np.std([figure.mean for figure in figures])
-    assert spread < np.mean([figure.error for figure in figures]) < 2 * spread
+    assert spread < np.mean([figure.error for figure in figures]) < 2.5 * spread
 
 
 def test_replay_among_sets_is_unbiased():
@@ -163,7 +161,7 @@ def test_ips_is_unbiased_and_its_interval_covers(logs):
     for estimator in range(2):
         assert distance(errors[:, estimator, 0], Figure.normal(0.0, 0.0)) < 4
     low, high = errors[:, 1, 2], errors[:, 1, 3]
-    assert np.mean((low <= 0) & (0 <= high)) > 0.95
+    assert np.mean((low <= 0) & (high >= 0)) > 0.95
 
 
 def test_control_ips_that_takes_the_log_for_uniform_is_biased():
@@ -181,7 +179,7 @@ def test_the_interval_of_bounded_means_narrows_and_covers():
     generator = np.random.default_rng(0)
     draws = generator.binomial(1, 0.3, size=(100, 2_000)) * 4.0 - 1.0  # -1 or 3, mean 0.2
     ends = np.array([bounded_mean(row, -1.0, 3.0) for row in draws])
-    assert ((ends[:, 0] <= 0.2) & (0.2 <= ends[:, 1])).mean() > 0.95
+    assert ((ends[:, 0] <= 0.2) & (ends[:, 1] >= 0.2)).mean() > 0.95
     assert (ends[:, 1] - ends[:, 0]).max() < 0.25  # the normal interval has 0.16
     assert bounded_mean(np.ones(10), 1.0, 1.0) == (1.0, 1.0)
 
@@ -259,16 +257,15 @@ def test_too_few_is_said(estimator):
     [log] = adaptive_logs(1, 40, 10)
     result = estimator(log, lambda: UCB1(ARMS), name="ucb1")
     assert not result.enough and result.effective < TOO_FEW
-    assert "Too few" in result.text() and "833 or more" not in result.text() and "about 834 decisions" in result.text()
+    assert "Too few" in result.text() and "about 834 decisions" in result.text()
 
 
 @pytest.mark.parametrize("estimator", [replay, ips])
 def test_no_match_at_all_is_no_number(estimator):
     log = LoggedDecisions(np.array([1, 1]), np.full(2, 0.75), np.ones(2), n_arms=2, exploration=0.5)
     result = estimator(log, lambda: UCB1(np.eye(2)), name="ucb1")
-    if estimator is replay or not result.effective:
-        assert not result.enough
-    assert "nan" not in result.text()
+    assert result.effective == 0 and np.isnan(result.estimate.mean)
+    assert "Too few" in result.text() and "nan" not in result.text()
 
 
 @pytest.mark.parametrize(
@@ -369,4 +366,3 @@ def test_where_every_arm_was_always_there_no_sets_are_kept():
     assert log.decisions.chosen_from is None and not log.decisions.deadline
     with pytest.raises(ValueError, match="bandit must be one of the log's: 'b'; got 'c'"):
         read_bandit(records((Kind.BANDIT, None, with_features(created, np.eye(2)))), "c")
-    assert json.dumps(log.config)

@@ -85,7 +85,7 @@ def serve_command(
 
 def _serve(settings: Any, host: str, port: int) -> None:
     from sketchbandits.service import serve
-    from sketchbandits.service.log import LogDamaged, LogInUse, LogUnreachable, Uncertain
+    from sketchbandits.service.log import LogDamaged, LogInUse, Uncertain
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     try:
@@ -109,7 +109,7 @@ def _serve(settings: Any, host: str, port: int) -> None:
     with terminal.progress() as watch, bad_values_refused():
         try:
             serve.serve(settings, bound, ready, progress)
-        except (LogDamaged, LogInUse, LogUnreachable, Uncertain, OSError) as error:
+        except (LogDamaged, LogInUse, Uncertain, OSError) as error:
             terminal.stop(terminal.IO_ERROR, str(error))
 
 

@@ -29,7 +29,8 @@ DETERMINISTIC = (
     "what the logging policy chose, so that nothing was seen of another's choices. Log with chance from now on: "
     "sketchbandits serve --exploration 0.05"
 )
-REPETITIONS = 5
+REPETITIONS = 20
+REPETITIONS_IN_ORDER = 3  # events in the log's own order differ little from one to the next
 
 
 class _Usable(NamedTuple):
@@ -41,25 +42,27 @@ class _Usable(NamedTuple):
 
 
 def replay(
-    log: LoggedDecisions, build: Callable[[], Policy], *, name: str, repetitions: int = REPETITIONS, seed: int = 0
+    log: LoggedDecisions, build: Callable[[], Policy], *, name: str, repetitions: int | None = None, seed: int = 0
 ) -> OfflineResult:
     """The mean reward of a policy that learns while it plays, over as many rounds as the log can give it.
 
     Event t is kept with probability ``p_min/p_t``, ``p_min = e/max n``; the policy plays on kept events, and learns
-    from and counts those whose arm is its own choice. Repetitions keep anew and, where every arm was always available,
-    play in a new order: kept events are then independent and alike. Their mean is the estimate.
+    from and counts those whose arm is its own choice. Repetitions (20 unless given) keep anew and, where every arm was
+    always available, play in a new order: kept events are then independent and alike. Their mean is the estimate.
 
     **Unbiased** Whatever happened before, t matches the policy's choice c with probability ``p_t(c) p_min/p_t(c) =
     p_min``: the number of matches M is binomial and says nothing of rewards or of what was available. Given M, matched
     rounds are therefore distributed as M rounds that the policy plays itself.
 
-    The error joins the spread within a repetition and that between them: it is that of one, and their mean has less.
-    Where arms were not always all available the order is the log's, and the error is that of this order.
+    The error has two parts: the noise of rewards around the mean of their arm, as though repetitions shared all of it,
+    and the spread between repetitions, which the policy's luck brings. Where arms were not always all available the
+    order is the log's (3 repetitions), and the error is that of this order.
     """
-    repetitions = validate.whole("repetitions", repetitions)
+    usual = REPETITIONS if log.chosen_from is None else REPETITIONS_IN_ORDER
+    repetitions = validate.whole("repetitions", usual if repetitions is None else repetitions)
     usable, policy = _usable(log), _built(build, log)
     streams = np.random.SeedSequence(validate.whole("seed", seed, least=0)).spawn(repetitions)
-    runs = [_one_replay(log, policy, usable.places, np.random.default_rng(stream)) for stream in streams]
+    runs = [_matches(log, policy, usable.places, np.random.default_rng(stream)) for stream in streams]
     matched = float(np.mean([run.size for run in runs]))
     paid = log.rewards[usable.places]
     rounds = round(matched)
@@ -70,12 +73,12 @@ def replay(
         missing=usable.missing,
         effective=matched,
         figures={
-            f"{name}, replay": _of_repetitions(runs),
+            f"{name}, replay": _of_repetitions(log, runs),
             f"the log, first {rounds:,} decisions": Figure.of(paid[:rounds]),
             "the log, all decisions": Figure.of(paid),
         },
         facts={
-            "matched rounds, on average": f"{matched:,.1f} of {repetitions} repetitions",
+            "matched rounds, on average": f"{matched:,.1f} in {repetitions} repetitions",
             "decisions without a reward": f"{usable.missing:.2%}",
         },
         notes=(*_verdict(matched, "matched rounds", log), *usable.notes, _replay_note(rounds, paid.size)),
@@ -161,8 +164,8 @@ def _least_probability(log: LoggedDecisions, places: Ints) -> float:
     return log.exploration / int(log.sizes[places].max())
 
 
-def _one_replay(log: LoggedDecisions, policy: Policy, places: Ints, generator: np.random.Generator) -> Floats:
-    """The rewards of matched rounds, by a copy of the policy with a stream of its own."""
+def _matches(log: LoggedDecisions, policy: Policy, places: Ints, generator: np.random.Generator) -> Ints:
+    """The matched rounds of one repetition, by a copy of the policy with a stream of its own."""
     twin = policy.copy()
     if callable(reseed := getattr(twin, "reseed", None)):
         reseed(generator)
@@ -173,7 +176,7 @@ def _one_replay(log: LoggedDecisions, policy: Policy, places: Ints, generator: n
         own = twin.play((log.arms[kept], log.rewards[kept]), book="matches") == log.arms[kept]
     else:
         own = _play_among_sets(twin, log, kept, log.chosen_from[kept])
-    return log.rewards[kept[own]]
+    return kept[own]
 
 
 def _play_among_sets(policy: Policy, log: LoggedDecisions, kept: Ints, chosen_from: Ints) -> Mask:
@@ -205,15 +208,22 @@ def _weights(log: LoggedDecisions, policy: Policy, places: Ints) -> Floats:
     return np.where(choices == log.arms[places], 1.0 / log.probabilities[places], 0.0)
 
 
-def _of_repetitions(runs: list[Floats]) -> Figure:
-    """The mean of repetitions, with the error of one."""
-    figures = [Figure.of(run) for run in runs if run.size > 1]
-    if not figures:
+def _of_repetitions(log: LoggedDecisions, runs: list[Ints]) -> Figure:
+    """The mean over repetitions, and its error; see `replay`."""
+    runs = [run for run in runs if run.size > 1]
+    if not runs:
         return Figure.normal(math.nan, math.nan)
-    means = np.array([figure.mean for figure in figures])
-    within = float(np.mean([figure.error**2 for figure in figures]))
-    between = float(means.var(ddof=1)) if means.size > 1 else 0.0
-    return Figure.normal(float(means.mean()), math.sqrt(within + between))
+    means = np.array([log.rewards[run].mean() for run in runs])
+    noise = float(np.mean([_noise(log.arms[run], log.rewards[run]) / run.size for run in runs]))
+    luck = float(means.var(ddof=1)) / means.size if means.size > 1 else 0.0
+    return Figure.normal(float(means.mean()), math.sqrt(noise + luck))
+
+
+def _noise(arms: Ints, rewards: Floats) -> float:
+    """The variance of rewards around the mean of their arm."""
+    _, which, counts = np.unique(arms, return_inverse=True, return_counts=True)
+    means = np.bincount(which, rewards) / counts
+    return float(np.sum((rewards - means[which]) ** 2)) / max(rewards.size - counts.size, 1)
 
 
 def _weighted(weights: Floats, rewards: Floats, largest: float, possible: tuple[float, float]) -> Figure:

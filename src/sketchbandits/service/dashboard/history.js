@@ -26,6 +26,11 @@ function emptyPoints({ start, end, step, origin }) {
   return points;
 }
 
+function perMinute({ time, minutes, decisions, rewards, sum }) {
+  const mean = rewards > 0 ? sum / rewards : null;
+  return { time, minutes, decisions: decisions / minutes, rewards: rewards / minutes, mean };
+}
+
 /** `{start, end, points}`, a point with `time`, `decisions` and `rewards` per minute, and `mean` or null. */
 export function history(minutes, range, now) {
   if (minutes.length === 0) return { start: 0, end: 0, points: [] };
@@ -34,10 +39,9 @@ export function history(minutes, range, now) {
   for (const minute of minutes) {
     if (minute.time < window.start || minute.time >= window.end) continue;
     const point = points[Math.floor((minute.time - window.origin) / window.step)];
-    point.decisions += minute.decisions / point.minutes;
-    point.rewards += minute.rewards / point.minutes;
+    point.decisions += minute.decisions;
+    point.rewards += minute.rewards;
     point.sum += minute.reward_sum;
   }
-  for (const point of points) point.mean = point.rewards > 0 ? point.sum / (point.rewards * point.minutes) : null;
-  return { start: window.start, end: window.end, points };
+  return { start: window.start, end: window.end, points: points.map(perMinute) };
 }

@@ -51,8 +51,9 @@ export function bound(value) {
 
 /** Labels of an axis with marks `step` apart: all with as many decimals as that needs. */
 export function axisLabel(step) {
-  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-  return decimals > 5 || step >= 1e9 ? (value) => value.toExponential(1) : digits(decimals);
+  const whole = (decimals) => Math.abs(step * 10 ** decimals - Math.round(step * 10 ** decimals)) < 1e-6;
+  const decimals = [0, 1, 2, 3, 4, 5, 6].find((each) => step * 10 ** each > 0.5 && whole(each));
+  return decimals === undefined || step >= 1e9 ? (value) => value.toExponential(2) : digits(decimals);
 }
 
 export function rate(value) {

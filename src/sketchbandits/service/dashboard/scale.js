@@ -14,7 +14,7 @@ export function linear(from, to) {
 export function marks(low, high, about) {
   const width = high - low || Math.abs(high) || 1;
   const power = 10 ** Math.floor(Math.log10(width / about));
-  const factor = [1, 2, 5, 10].find((each) => each * power >= width / about) ?? 10;
+  const factor = [1, 2, 2.5, 5, 10].find((each) => each * power >= width / about) ?? 10;
   const step = factor * power;
   const first = Math.floor(low / step + 1e-9);
   const last = Math.max(Math.ceil(high / step - 1e-9), first + 1);

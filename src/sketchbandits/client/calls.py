@@ -1,0 +1,269 @@
+"""Every call of the service, described once: the request it makes, and what its answer means. Nothing is sent here.
+
+Each function takes the client's own bandit first; `Client` and `AsyncClient` turn it into a method.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from numpy.typing import ArrayLike
+
+from sketchbandits import validate
+from sketchbandits.client.errors import Conflict, UnknownDecision
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T")
+Entry = TypeVar("Entry", bound="DataclassInstance")
+Json = dict[str, Any]
+PAGE = 1_000  # arms in one answer
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An arm to play. ``bound``: its upper confidence bound, none where infinite. ``probability``: of this choice."""
+
+    decision_id: str
+    arm: str
+    bound: float | None
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """What is known of an arm: rewards booked, their mean, its bound, outstanding decisions."""
+
+    id: str
+    pulls: int
+    mean: float | None
+    bound: float | None
+    active: bool
+    pending: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bandit:
+    """A bandit and its counts; ``created`` in Unix seconds, ``arms`` those that may be played."""
+
+    name: str
+    policy: str
+    arms: int
+    dimension: int
+    decisions: int
+    rewards: int
+    outstanding: int
+    defaults: int
+    mean_reward: float | None
+    created: float
+
+
+class Repeat(Enum):
+    """When a request may be sent again."""
+
+    ALWAYS = "a second one changes nothing that the first has not"
+    UNPROCESSED = "only where it is certain that the first was not carried out"
+    NEVER = "the caller asks again"
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request and what its answer means.
+
+    ``parse(status, body)`` gets answers with a status below 300 or in ``understood``, their body none where it is not
+    JSON; a missing key or a wrong type in it becomes `BadAnswer`. ``silence`` is what no answer at all means, where
+    that is an answer too.
+    """
+
+    method: str
+    path: str
+    parse: Callable[[int, Any], T]
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Json | None = None
+    repeat: Repeat = Repeat.ALWAYS
+    understood: frozenset[int] = frozenset()
+    silence: tuple[T, ...] = ()
+
+
+class Page(NamedTuple):
+    """Some arms, and the call for those after them."""
+
+    arms: list[Arm]
+    following: Call["Page"] | None
+
+
+def decide_many(
+    own: str, count: int, available: Iterable[str] | None = None, *, key: str | None = None, bandit: str | None = None
+) -> Call[list[Decision]]:
+    """``count`` arms to play (1 to 1,000), before the reward of any is known, from ``available`` or all.
+
+    ``key``: the same key with the same request gets the same decisions, for ever. Without one each call makes its own,
+    so that an attempt whose answer was lost is repeated without a second decision.
+    """
+    body: Json = {"bandit": bandit or own, "count": validate.whole("count", count)}
+    body["key"] = uuid.uuid4().hex if key is None else key
+    if available is not None:
+        body["available"] = _ids("available", available)
+    return Call("POST", "/v1/decisions", lambda _, answer: _all(Decision, answer["decisions"]), body=body)
+
+
+def decide(
+    own: str, available: Iterable[str] | None = None, *, key: str | None = None, bandit: str | None = None
+) -> Call[Decision]:
+    """An arm to play, from ``available`` or all; ``key`` as in `decide_many`."""
+    many = decide_many(own, 1, available, key=key, bandit=bandit)
+    return Call(many.method, many.path, lambda status, body: many.parse(status, body)[0], body=many.body)
+
+
+def reward(own: str, decision: Decision | str, value: float, *, bandit: str | None = None) -> Call[str]:
+    """Book a decision's reward, at any time: "accepted", or "known" where the same value was booked before.
+
+    Raises `UnknownDecision` where there is no such decision, and `Conflict` where another value is booked, by an
+    earlier call or by the deadline: what is booked stays.
+    """
+    entry = _reward(decision, value)
+    named = {"bandit": bandit or own, **entry}
+    return Call("POST", "/v1/rewards", _one_status, body=named, understood=frozenset({404, 409}))
+
+
+def reward_many(
+    own: str, rewards: Iterable[tuple[Decision | str, float]], *, bandit: str | None = None
+) -> Call[list[str]]:
+    """Book many rewards (1 to 1,000); one status each: "accepted", "known", "unknown" or "conflict"."""
+    body = {"bandit": bandit or own, "rewards": [_reward(decision, value) for decision, value in rewards]}
+    return Call("POST", "/v1/rewards", lambda _, answer: [one["status"] for one in answer["results"]], body=body)
+
+
+def arms(own: str, *, sort: str = "id", search: str = "", bandit: str | None = None, offset: int = 0) -> Call[Page]:
+    """Every arm, or those whose id holds ``search``, fetched page by page while you iterate.
+
+    ``sort``: "id", or "pulls", "mean", "bound" (largest first). Decisions and rewards change the latter between two
+    pages: an arm may then come twice or not at all.
+    """
+    query = {"bandit": bandit or own, "sort": sort, "search": search, "limit": PAGE, "offset": offset}
+
+    def page(_: int, answer: Json) -> Page:
+        shown, end = _all(Arm, answer["arms"]), offset + len(answer["arms"])
+        more = shown and end < answer["total"]
+        return Page(shown, arms(own, sort=sort, search=search, bandit=bandit, offset=end) if more else None)
+
+    return Call("GET", "/v1/arms", page, query)
+
+
+def add_arms(own: str, ids: Iterable[str], features: ArrayLike, *, bandit: str | None = None) -> Call[int]:
+    """Add arms, one row of ``features`` each; returns how many there are. Admin. Repeated as `create_bandit` is."""
+    body = {"bandit": bandit or own, "arms": _arms(ids, features)}
+    return Call("POST", "/v1/arms", lambda _, answer: int(answer["total"]), body=body, repeat=Repeat.UNPROCESSED)
+
+
+def remove_arms(own: str, ids: Iterable[str], *, bandit: str | None = None) -> Call[int]:
+    """Never play these arms again; returns how many are left. Admin. Repeated as `create_bandit` is.
+
+    Somebody may have added an arm of that id again in the meantime, and a repeat would take that one away.
+    """
+    query = {"bandit": bandit or own, "id": _ids("ids", ids)}
+    return Call("DELETE", "/v1/arms", lambda _, answer: int(answer["active"]), query, repeat=Repeat.UNPROCESSED)
+
+
+def bandits(own: str) -> Call[list[Bandit]]:
+    """Every bandit of the service."""
+    return Call("GET", "/v1/bandits", lambda _, answer: _all(Bandit, answer["bandits"]))
+
+
+def create_bandit(
+    own: str,
+    name: str,
+    ids: Iterable[str],
+    features: ArrayLike,
+    *,
+    policy: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    exploration: float | None = None,
+    deadline: float | None = None,
+    default_reward: float | None = None,
+    pending: int | None = None,
+) -> Call[Bandit]:
+    """A new bandit with its arms; what is not given is the service's default. Admin.
+
+    Repeated only where the service did not carry it out: it could not be reached, or said 503. A repeat after an answer
+    that was lost would be told that the name exists, and nobody could say whose it is: then `Unanswered` is raised.
+    """
+    given = {
+        "policy": policy,
+        "options": None if options is None else dict(options),
+        "exploration": exploration,
+        "deadline": deadline,
+        "default_reward": default_reward,
+        "pending": pending,
+    }
+    body = {"name": name, "arms": _arms(ids, features)} | {k: v for k, v in given.items() if v is not None}
+    return Call("POST", "/v1/bandits", lambda _, answer: _made(Bandit, answer), body=body, repeat=Repeat.UNPROCESSED)
+
+
+def policy(own: str, *, limit: int = 100, bandit: str | None = None) -> Call[Json]:
+    """The policy, its settings, memory and clusters (at most ``limit``), as the API document describes them."""
+    return Call("GET", "/v1/policy", lambda _, answer: _object(answer), {"bandit": bandit or own, "limit": limit})
+
+
+def activity(own: str, *, bandit: str | None = None) -> Call[Json]:
+    """Decisions and rewards by the minute, latency and queue, as the API document describes them."""
+    return Call("GET", "/v1/activity", lambda _, answer: _object(answer), {"bandit": bandit or own})
+
+
+def ready(own: str) -> Call[bool]:
+    """Whether the service is there and takes decisions. One attempt, no exception where it is not."""
+    understood = frozenset({502, 503, 504})
+    return Call(
+        "GET",
+        "/readyz",
+        lambda status, answer: status == 200 and answer["status"] == "ready",
+        repeat=Repeat.NEVER,
+        understood=understood,
+        silence=(False,),
+    )
+
+
+def _made(kind: type[Entry], entry: Json) -> Entry:
+    """A record from an answer; fields that a newer service adds are passed over."""
+    return kind(**{one.name: entry[one.name] for one in fields(kind)})
+
+
+def _all(kind: type[Entry], entries: list[Json]) -> list[Entry]:
+    return [_made(kind, entry) for entry in entries]
+
+
+def _ids(name: str, ids: Iterable[str]) -> list[str]:
+    if isinstance(ids, str):
+        raise ValueError(f"{name} must be several arm ids, got one text, {ids!r}")
+    return list(ids)
+
+
+def _object(answer: Json) -> Json:
+    answer["bandit"]  # whatever has none is no answer of the service
+    return answer
+
+
+def _reward(decision: Decision | str, value: float) -> Json:
+    named = decision.decision_id if isinstance(decision, Decision) else decision
+    return {"decision_id": named, "reward": validate.number("value", value)}
+
+
+def _one_status(status: int, answer: Json) -> str:
+    found = answer["results"][0]
+    if found["status"] == "unknown":
+        raise UnknownDecision(status, "unknown_decision", f"there is no decision {found['decision_id']!r}")
+    if found["status"] == "conflict":
+        raise Conflict(
+            status, "conflict", f"decision {found['decision_id']!r} is booked with another reward, which stays"
+        )
+    return str(found["status"])
+
+
+def _arms(ids: Iterable[str], features: ArrayLike) -> list[Json]:
+    names, rows = _ids("ids", ids), validate.matrix("features", features).tolist()
+    if len(names) != len(rows):
+        raise ValueError(f"features must have one row for each of {len(names)} ids, got {len(rows)}")
+    return [{"id": name, "features": row} for name, row in zip(names, rows, strict=True)]

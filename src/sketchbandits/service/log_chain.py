@@ -1,0 +1,104 @@
+"""Rows as a database gives them, and the records they are if their chain is whole."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from sketchbandits.service.events import START, Event, Kind, Position, Record, chained
+from sketchbandits.service.log_contract import LogDamaged
+
+ROWS_A_PAGE = 500
+COLUMNS = "seq, kind, decision, body, chain"
+
+Row = tuple[Any, ...]  # of these columns, with whatever a damaged file has in them
+
+_KINDS = frozenset(Kind)
+
+
+class BadRecord(Exception):
+    """The record ``seq`` is missing or does not fit the one before it."""
+
+    def __init__(self, seq: int) -> None:
+        super().__init__(f"record {seq} is missing or does not fit its checksum")
+        self.seq = seq
+
+
+def _event(row: Row) -> Event | None:
+    """The event of a row, if it has the shape of one."""
+    seq, kind, decision, body, chain = row
+    numbers = (seq, kind, chain) if decision is None else (seq, kind, chain, decision)
+    if not isinstance(body, bytes) or not all(isinstance(number, int) for number in numbers) or kind not in _KINDS:
+        return None
+    return Event(Kind(kind), decision, body)
+
+
+def fitting(row: Row, after: Position) -> Record | None:
+    """The row as the record that follows ``after``, or nothing where it is not that record."""
+    event = _event(row)
+    if event is None or row[0] != after.seq + 1:
+        return None
+    record = chained(event, after)
+    return record if record.chain == row[4] else None
+
+
+def verified(rows: Iterable[Row], after: Position) -> Iterator[Record]:
+    """The rows as the records that follow ``after``; raises `BadRecord` at the first that is not."""
+    for row in rows:
+        record = fitting(row, after)
+        if record is None:
+            raise BadRecord(after.seq + 1)
+        yield record
+        after = record.position
+
+
+def paged(fetch: Callable[[int], list[Row]], after: int) -> Iterator[Row]:
+    """Rows in order, a page at a time: no transaction stays open while they are used."""
+    while rows := fetch(after):
+        yield from rows
+        after = rows[-1][0]
+
+
+def checked(row: Row, before: int | None) -> Record:
+    """A row taken out of the middle, ``before`` being the checksum of the record before it."""
+    seq = row[0]
+    after = START if seq == 1 else Position(seq - 1, before if before is not None else -1)
+    record = fitting(row, after) if after.chain >= 0 else None
+    if record is None:
+        raise LogDamaged(f"record {seq} of the log does not fit its checksum: stop, and check the log")
+    return record
+
+
+def outcomes_of(rows: Iterable[Row]) -> dict[int, tuple[Kind, bytes]]:
+    """Kind and body by decision, of rows that have the checksum of the record before them as their sixth column."""
+    records = (checked(row[:5], row[5]) for row in rows)
+    return {record.decision: (record.kind, record.body) for record in records if record.decision is not None}
+
+
+def good_behind(rows: Iterable[Row], after: Position) -> int | None:
+    """The first of the rows after a bad record that is whole: it fits what the row before it says, or should say.
+
+    ``rows`` start behind ``after``, the last good place, and ascend; several may claim the same number.
+    """
+    said: set[Position] = set()  # by the rows so far, as their own places
+    meant = after  # the place that the rows so far lead to by their content
+    for row in rows:
+        event = _event(row)
+        if event is None:
+            continue
+        seq, chain = row[0], row[4]
+        if any(fitting(row, place) for place in said if place.seq == seq - 1) or (
+            meant != after and fitting(row, meant)
+        ):
+            return int(seq)
+        said = {place for place in said if place.seq >= seq - 1} | {Position(seq, chain)}
+        if meant.seq == seq - 1:
+            meant = chained(event, meant).position
+    return None
+
+
+def damaged(first_bad: int, next_good: int) -> LogDamaged:
+    """The refusal to cut off good records."""
+    return LogDamaged(
+        f"record {first_bad} of the log is missing or damaged, but good records follow (the next is {next_good}): "
+        f"nothing was changed. Restore the log from a copy, or give up everything from record {first_bad} on with "
+        f"cut_back(database, {first_bad}), which keeps aside what it cuts off"
+    )

@@ -1,0 +1,452 @@
+"""The dashboard in a real Chromium, against a stand-in for the service; no complaint of the browser is overlooked."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from browser import Visit, chromium, playwright, visit
+from fake_service import DASHBOARD, NOW, FakeService, arm, bandit, minute
+
+DASH = "\N{EN DASH}"
+KEY = "sb_0123456789ab_" + "k" * 43
+HOSTILE = '<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'
+PHONE = {"viewport": {"width": 360, "height": 740}}
+POLL = 2_100  # milliseconds: longer than the pause between two polls
+expect = playwright.expect
+expect.set_options(timeout=15_000)
+Look = Callable[..., Visit]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def service() -> Iterator[FakeService]:
+    fake = FakeService()
+    fake.start()
+    yield fake
+    fake.stop()
+
+
+@pytest.fixture
+def look(browser: Any, service: FakeService) -> Iterator[Look]:
+    """Opens a dashboard, by default the stand-in's; in the end, nothing went wrong in any of them."""
+    with ExitStack() as stack:
+        opened: list[Visit] = []
+
+        def open_at(fragment: str = "", *, url: str = service.url, **options: Any) -> Visit:
+            tab = stack.enter_context(visit(browser, **options))
+            opened.append(tab)
+            tab.page.clock.install(time=NOW + 30)
+            tab.page.goto(url + fragment)
+            return tab
+
+        yield open_at
+        for tab in opened:
+            assert tab.complaints == []
+            assert {urlsplit(request)[:2] for request in tab.requests} == {urlsplit(service.url)[:2]}
+
+
+@pytest.fixture(scope="module")
+def modules(browser: Any) -> Iterator[Visit]:
+    """A page whose modules are called one by one: `module`."""
+    fake = FakeService()
+    fake.start()
+    with visit(browser) as tab:
+        tab.page.goto(fake.url)
+        yield tab
+    fake.stop()
+
+
+def tick(tab: Visit) -> None:
+    """Let the next poll be due: waiting for it would take as long, and no more is learned."""
+    tab.page.clock.fast_forward(POLL)
+
+
+def polls(tab: Visit, service: FakeService) -> int:
+    """How often the page asks for the list of bandits while three polls fall due."""
+    tab.page.wait_for_load_state("networkidle")
+    service.asked.clear()
+    for _ in range(3):
+        tick(tab)
+        tab.page.evaluate("fetch('/healthz')")  # what the page sent before has arrived when this is answered
+    return sum(path == "/v1/bandits" for path, _ in service.asked)
+
+
+def text(tab: Visit, selector: str, words: str | re.Pattern[str]) -> None:
+    """The element says this, now or soon."""
+    expect(tab.page.locator(selector)).to_have_text(words)
+
+
+def arms_asked(service: FakeService) -> dict[str, str]:
+    """The latest query for arms."""
+    return next(query for path, query in reversed(service.asked) if path == "/v1/arms")
+
+
+def refusals(tab: Visit) -> None:
+    """The browser itself reports answers that are no success: these were wanted."""
+    wanted = ("Failed to load resource", "net::ERR_")
+    tab.complaints[:] = [each for each in tab.complaints if not any(words in each for words in wanted)]
+
+
+def module(tab: Visit, name: str, call: str, *arguments: Any) -> Any:
+    """What a function of one of the page's modules returns."""
+    return tab.page.evaluate(f"async (a) => (await import('/dashboard/{name}.js')).{call}(...a)", list(arguments))
+
+
+def test_shows_the_numbers(look: Look) -> None:
+    tab = look()
+    text(tab, "#name", "default")
+    text(tab, "#summary", "multiscale on 3 arms in 16 dimensions")
+    tiles = {
+        "decisions": ("1,234,567", "60 last minute"),
+        "rewards": ("1,200,000", "50 last minute"),
+        "mean": ("0.314", "of all rewards"),
+        "outstanding": ("34,567", "2.8% of decisions"),
+        "defaults": ("12,000", "1% of rewards"),
+        "p50": ("0.42 ms", "2K requests"),
+        "p99": ("12.3 ms", "99.9%: 1.25 s"),
+        "queue": ("3", "room for 1,024"),
+    }
+    for name, (value, note) in tiles.items():
+        text(tab, f"#tile-{name} .value", value)
+        text(tab, f"#tile-{name} .note", note)
+    rows = tab.page.locator("#arms tbody tr")
+    assert rows.nth(0).locator("th, td").all_inner_texts() == ["first", "0", DASH, "∞", "", "0", "active"]
+    assert rows.nth(1).locator("th, td").all_inner_texts() == ["second", "1,000", "0.250", "0.750", "", "0", "active"]
+    clusters = tab.page.locator("#clusters tbody tr")
+    assert clusters.locator("th, td").all_inner_texts() == ["7", "second", "0.750", "3", "2", "5,000"]
+    facts = tab.page.locator("#log-facts, #policy-facts").all_inner_texts()
+    for words in ("2,468,135", "at record 2,400,000, 68,135 since", "1.2 MB", "Sketch size", "Jun 14, 2025, 17:06"):
+        assert words in " ".join(facts)
+    expect(tab.page.locator("#cut")).to_be_hidden()
+    text(tab, "#status", "Live")
+    text(tab, "#updated", re.compile(r"updated 17:06:3\d"))
+    expect(tab.page).to_have_title("default · sketchbandits")
+
+
+def test_charts_read_by_pointer_keys_and_table(look: Look, service: FakeService) -> None:
+    service.minutes[-2] = minute(2, decisions=90, rewards=0, reward_sum=0.0)
+    tab = look()
+    rates, means = tab.page.locator("#rates svg"), tab.page.locator("#means svg")
+    text(tab, "#rates .readout", "Decisions 60Rewards 50latest, 17:05")
+    rates.focus()
+    tab.page.keyboard.press("ArrowLeft")
+    text(tab, "#rates .readout", "Decisions 90Rewards 017:04")
+    expect(rates).to_have_attribute("aria-valuetext", "17:04, Decisions 90, Rewards 0")
+    tick(tab)
+    text(tab, "#rates .readout", "Decisions 90Rewards 017:04")
+    tab.page.keyboard.press("Home")
+    text(tab, "#rates .readout", "Decisions 60Rewards 5016:36")
+    box = means.bounding_box()
+    means.hover(position={"x": box["width"] - 12, "y": 80})
+    text(tab, "#means .readout", "Mean 0.50017:05")
+    tab.page.mouse.move(0, 0)
+    text(tab, "#means .readout", "Mean 0.500latest, 17:05")
+    tab.page.locator("#means summary").click()
+    rows = tab.page.locator("#means tbody tr")
+    expect(rows).to_have_count(30)
+    assert [row.split("\t")[1] for row in rows.all_inner_texts()[:3]] == ["0.500", DASH, "0.500"]
+    labels = tab.page.locator("#rates .label").all_text_contents()
+    assert labels[:5] == ["0", "25", "50", "75", "100"] and "16:50" in labels
+    # The minute without rewards is a gap in the mean, not a zero.
+    assert tab.page.locator("#means .curve").get_attribute("d").count("M") == 2
+
+
+def test_updates_without_a_reload(look: Look, service: FakeService) -> None:
+    tab = look()
+    text(tab, "#tile-decisions .value", "1,234,567")
+    tab.page.evaluate("window.same = true")
+    curve = tab.page.locator("#rates .decisions.curve").get_attribute("d")
+    service.bandits = [bandit(decisions=1_234_999, mean_reward=None)]
+    service.arms["default"][1]["pulls"] = 4_321
+    service.minutes = [minute(ago, decisions=ago) for ago in range(30, 0, -1)]
+    service.log = {"records": 2_500_000, "snapshot": 0, "cut": 12}
+    service.clusters = None
+    text(tab, "#tile-decisions .value", "1,234,999")  # by its own clock: two seconds
+    text(tab, "#tile-mean .value", DASH)
+    assert tab.page.locator("#arms tbody tr").nth(1).locator("td").first.inner_text() == "4,321"
+    assert tab.page.locator("#rates .decisions.curve").get_attribute("d") != curve
+    text(tab, "#cut", re.compile("12 damaged records were cut"))
+    expect(tab.page.locator("#cut")).to_be_visible()
+    expect(tab.page.get_by_text("This policy has no clusters.")).to_be_visible()
+    expect(tab.page.locator("#clusters table")).to_be_hidden()
+    assert "none yet" in tab.page.locator("#log-facts").inner_text()
+    assert tab.page.evaluate("window.same")
+
+
+def test_asks_for_the_key_and_keeps_it_in_the_tab(look: Look, service: FakeService) -> None:
+    service.key = KEY
+    tab = look()
+    expect(tab.page.locator("#key-form")).to_be_visible()
+    expect(tab.page.locator("#content")).to_be_hidden()
+    expect(tab.page.locator("#key")).to_be_focused()
+    text(tab, "#status", "Key needed")
+    assert polls(tab, service) == 0
+    tab.page.keyboard.type("sb_wrong")
+    tab.page.keyboard.press("Enter")
+    text(tab, "#key-refused", "The service refused this key.")
+    tab.page.locator("#key").fill(KEY)
+    tab.page.get_by_role("button", name="Open").click()
+    text(tab, "#tile-decisions .value", "1,234,567")
+    expect(tab.page.locator("#key-form")).to_be_hidden()
+    service.key = "another"  # revoked while somebody looks
+    tick(tab)
+    expect(tab.page.locator("#content")).to_be_hidden()
+    service.key = KEY
+    tab.page.locator("#key").fill(KEY)
+    tab.page.keyboard.press("Enter")
+    text(tab, "#tile-decisions .value", "1,234,567")
+    stores = tab.page.evaluate("[Object.values(sessionStorage), localStorage.length, document.cookie, location.href]")
+    assert stores == [[KEY], 0, "", service.url + "#default"]
+    tab.page.reload()
+    text(tab, "#tile-decisions .value", "1,234,567")
+    tab.page.get_by_role("button", name="Forget key").click()
+    expect(tab.page.locator("#key-form")).to_be_visible()
+    assert tab.page.evaluate("sessionStorage.length") == 0
+    assert not any(KEY in url for url in tab.requests)
+    refusals(tab)
+
+
+def test_says_when_the_service_is_gone_and_recovers(look: Look, service: FakeService) -> None:
+    tab = look()
+    text(tab, "#status", "Live")
+    service.stop()
+    tick(tab)
+    text(tab, "#status", re.compile(r"^Not reachable since 17:06:\d\d \(no answer\)$"))
+    expect(tab.page.locator("#content")).to_have_class("stale")
+    text(tab, "#tile-decisions .value", "1,234,567")
+    since = tab.page.locator("#status").inner_text()
+    tab.page.clock.fast_forward(60_000)
+    tab.page.wait_for_function("performance.now() > 60000")
+    assert tab.page.locator("#status").inner_text() == since
+    service.bandits = [bandit(decisions=7)]
+    service.start()
+    tick(tab)
+    text(tab, "#status", "Live")
+    text(tab, "#tile-decisions .value", "7")
+    expect(tab.page.locator("#content")).not_to_have_class("stale")
+    service.status = 503
+    tick(tab)
+    text(tab, "#status", re.compile(r"^Not reachable since .* \(it answered 503\)$"))
+    refusals(tab)
+
+
+def test_a_hidden_tab_asks_nothing(look: Look, service: FakeService) -> None:
+    tab = look()
+    text(tab, "#status", "Live")
+    hide = """hidden => {
+        Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+        document.dispatchEvent(new Event('visibilitychange'));
+    }"""
+    tab.page.evaluate(hide, True)
+    assert polls(tab, service) == 0
+    service.bandits = [bandit(decisions=8)]
+    tab.page.evaluate(hide, False)
+    text(tab, "#tile-decisions .value", "8")
+    assert polls(tab, service) > 0
+
+
+def test_sorts_searches_and_pages_by_the_service(look: Look, service: FakeService) -> None:
+    service.arms["default"] = [arm(f"arm-{i:03}", pulls=i, mean=-i, bound=i / 7) for i in range(60)]
+    tab = look()
+    first = "#arms tbody tr:first-child th"
+    text(tab, first, "arm-059")
+    assert arms_asked(service) == {"bandit": "default", "limit": "25", "offset": "0", "sort": "bound"}
+    expect(tab.page.locator("[aria-sort]")).to_have_attribute("aria-sort", "descending")
+    tab.page.get_by_role("button", name="Next").click()
+    text(tab, ".where", f"26{DASH}50 of 60")
+    text(tab, first, "arm-034")
+    tab.page.get_by_role("button", name="Next").click()
+    text(tab, ".where", f"51{DASH}60 of 60")
+    expect(tab.page.get_by_role("button", name="Next")).to_be_disabled()
+    tab.page.get_by_role("button", name="Previous").click()
+    text(tab, ".where", f"26{DASH}50 of 60")
+    tab.page.get_by_role("button", name="Mean", exact=True).focus()
+    tab.page.keyboard.press("Enter")
+    text(tab, first, "arm-000")
+    assert arms_asked(service) == {"bandit": "default", "limit": "25", "offset": "0", "sort": "mean"}
+    tab.page.get_by_role("button", name="Arm", exact=True).click()
+    expect(tab.page.locator("[aria-sort]")).to_have_attribute("aria-sort", "ascending")
+    tab.page.get_by_label("Search arms by id").press_sequentially("-05")
+    text(tab, ".where", f"1{DASH}10 of 10")
+    assert arms_asked(service)["search"] == "-05" and arms_asked(service)["sort"] == "id"
+    tab.page.get_by_label("Search arms by id").fill("a&b#ü")
+    expect(tab.page.get_by_text("No arm has “a&b#ü” in its id.")).to_be_visible()
+    assert arms_asked(service)["search"] == "a&b#ü"
+    # A page that is gone when arms are: the last that there is.
+    tab.page.get_by_label("Search arms by id").fill("")
+    text(tab, ".where", f"1{DASH}25 of 60")
+    tab.page.get_by_role("button", name="Next").click()
+    text(tab, ".where", f"26{DASH}50 of 60")
+    del service.arms["default"][20:]
+    tick(tab)
+    text(tab, ".where", f"1{DASH}20 of 20")
+
+
+def test_hostile_text_is_only_text(look: Look, service: FakeService) -> None:
+    service.arms["default"] = [arm(HOSTILE)]
+    service.settings = {HOSTILE: HOSTILE}
+    service.bandits = [bandit(HOSTILE, policy=HOSTILE)]
+    service.arms[HOSTILE] = [arm(HOSTILE)]
+    service.clusters["shown"][0]["sentinel"]["arm"] = HOSTILE
+    tab = look()
+    text(tab, "#arms tbody th", HOSTILE)
+    text(tab, "#clusters tbody .id", HOSTILE)
+    text(tab, "#name", HOSTILE)
+    tab.page.get_by_label("Search arms by id").fill(HOSTILE + "?")
+    expect(tab.page.locator("#arms .nothing")).to_contain_text(HOSTILE)
+    assert tab.page.evaluate("window.harmed") is None
+    assert tab.page.locator("main img, main script").count() == 0
+
+
+def test_several_bandits(look: Look, service: FakeService) -> None:
+    service.bandits = [bandit("default"), bandit("news", decisions=22), bandit("shop", decisions=33)]
+    service.arms |= {"news": [arm("headline")], "shop": [arm("shoe")]}
+    tab = look("#news")
+    text(tab, "#tile-decisions .value", "22")
+    picker = tab.page.get_by_label("Bandit")
+    assert picker.locator("option").all_inner_texts() == ["default", "news", "shop"]
+    expect(picker).to_have_value("news")
+    tab.page.get_by_label("Search arms by id").fill("head")
+    picker.select_option("shop")
+    text(tab, "#tile-decisions .value", "33")
+    text(tab, "#arms tbody th", "shoe")
+    assert arms_asked(service)["bandit"] == "shop" and "search" not in arms_asked(service)
+    assert tab.page.url.endswith("#shop")
+    tab.page.reload()
+    text(tab, "#name", "shop")
+    tab.page.go_back()
+    text(tab, "#name", "news")
+    tab.page.evaluate("location.hash = '#%nobody'")
+    text(tab, "#name", "default")
+    assert tab.page.url.endswith("#default")
+
+
+def test_no_bandits_no_minutes_and_a_bandit_without_arms(look: Look, service: FakeService) -> None:
+    service.bandits, full = [], service.bandits
+    service.minutes, service.arms["default"] = [], []
+    service.latency = {"count": 0, "p50_ms": None, "p99_ms": None, "p999_ms": None}
+    tab = look()
+    expect(tab.page.locator("#empty")).to_be_visible()
+    expect(tab.page.locator("#content")).to_be_hidden()
+    service.bandits = full
+    tick(tab)
+    expect(tab.page.locator("#rates svg")).to_have_text("Nothing yet")
+    expect(tab.page.get_by_text("This bandit has no arms.")).to_be_visible()
+    text(tab, "#tile-p99 .value", DASH)
+    expect(tab.page.locator("#empty")).to_be_hidden()
+
+
+def test_fits_a_phone(look: Look, service: FakeService) -> None:
+    long = "homepage/" * 12
+    service.arms["default"] = [arm(f"{long}{i}", pulls=123_456_789, active=i % 2 > 0) for i in range(30)]
+    service.clusters["shown"][0]["sentinel"]["arm"] = long * 3
+    service.bandits = [bandit(decisions=98_765_432_101, rewards=99_999_999), bandit("b" * 64)]
+    service.arms["b" * 64] = []
+    service.settings["options"] = {"a": ["x" * 90]}
+    service.log["cut"] = 1
+    tab = look(**PHONE)
+    text(tab, "#tile-decisions .value", "98.8B")
+    text(tab, "#tile-rewards .value", "99,999,999")
+    for details in tab.page.locator("summary").all():
+        details.click()
+    wide = "document.documentElement.scrollWidth"
+    assert tab.page.evaluate(wide) == 360
+    clipped = "[...document.querySelectorAll('.tiles .value')].every(e => e.scrollWidth <= e.clientWidth)"
+    assert tab.page.evaluate(clipped)
+    assert tab.page.evaluate("(e => e.scrollWidth > e.clientWidth)(document.querySelector('#arms .scroll'))")
+    tab.page.evaluate(f"location.hash = '{'b' * 64}'")
+    text(tab, "#name", "b" * 64)
+    assert tab.page.evaluate(wide) == 360
+    service.key = KEY
+    tick(tab)
+    expect(tab.page.locator("#key-form")).to_be_visible()
+    assert tab.page.evaluate(wide) == 360
+    refusals(tab)
+
+
+def test_dark_and_light(look: Look) -> None:
+    tab = look()
+    ground, text_colour = (tab.page.locator(name) for name in ("html", "#summary"))
+    for scheme, colours in {"light": ("245, 245, 242", "90, 96, 106"), "dark": ("16, 18, 22", "161, 168, 179")}.items():
+        tab.page.emulate_media(color_scheme=scheme)
+        expect(ground).to_have_css("background-color", f"rgb({colours[0]})")
+        expect(text_colour).to_have_css("color", f"rgb({colours[1]})")
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_contrast(scheme: int) -> None:
+    theme = (DASHBOARD / "theme.css").read_text().split("@media")[scheme]
+    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", theme))
+    texts = [(name, ground, 4.5) for name in ("ink", "soft", "bad") for ground in ("ground", "panel")]
+    texts += [("on-accent", "accent", 4.5), ("on-warning", "warning", 4.5)]
+    marks = [(name, "panel", 3.0) for name in ("decisions", "rewards", "mean", "edge", "accent")]
+    for name, ground, least in texts + marks:
+        high, low = sorted((luminance(colours[name]), luminance(colours[ground])), reverse=True)
+        assert (high + 0.05) / (low + 0.05) >= least, (name, ground)
+
+
+def test_history_leaves_out_the_minute_that_is_running(modules: Visit) -> None:
+    def history(minutes: list[dict[str, Any]], span: int = 86_400) -> list[dict[str, Any]]:
+        return module(modules, "history", "history", minutes, span, NOW + 30)["points"]
+
+    points = history([minute(2, decisions=5), minute(0, decisions=1)])
+    assert [point["decisions"] for point in points] == [0] * 8 + [5, 0]
+    assert [point["time"] for point in points[-2:]] == [NOW - 120, NOW - 60]
+    assert history([minute(0, decisions=3)])[-1]["decisions"] == 3  # unless there is no other
+    day = history([minute(ago, decisions=ago % 7, rewards=2, reward_sum=1.0) for ago in range(1_440, 0, -1)])
+    assert len(day) <= 150 and {point["mean"] for point in day} == {0.5}
+    total = sum(point["decisions"] * point["minutes"] for point in day)
+    assert total == pytest.approx(sum(ago % 7 for ago in range(1, 1_441)))
+    assert len(history([minute(ago) for ago in range(1_440, 0, -1)], 3_600)) == 60
+
+
+def test_axes_enclose_what_they_show(modules: Visit) -> None:
+    for low, high in [(0, 0), (0, 1), (0, 347), (-3.2, 5), (0.2871, 0.2873), (7, 7), (-5, -5), (0, 3e9)]:
+        heights = module(modules, "scale", "marks", low, high, 4)
+        assert heights[0] <= low <= high <= heights[-1] and 2 <= len(heights) <= 7
+        assert heights == sorted(set(heights))
+    times = module(modules, "scale", "timeMarks", NOW - 86_400, NOW, 8)
+    assert 5 <= len(times) <= 9 and all((time + 7_200) % 10_800 == 0 for time in times)  # whole hours in Berlin
+
+
+def test_numbers_as_people_read_them(modules: Visit) -> None:
+    for value, words in [(0, "0.000"), (0.93, "0.930"), (-12.3456, "-12.346"), (123.45, "123.5"), (12_345.6, "12,346")]:
+        assert module(modules, "numbers", "decimal", value) == words
+    assert module(modules, "numbers", "decimal", 1.234e-5) == "1.23e-5"
+    assert module(modules, "numbers", "bound", None) == "∞"
+    assert module(modules, "numbers", "share", 0, 0) == DASH
+    assert [module(modules, "numbers", "bytes", n) for n in (0, 999, 1_500, 2.5e9)] == [
+        "0 B",
+        "999 B",
+        "1.5 kB",
+        "2.5 GB",
+    ]
+    assert [module(modules, "numbers", "setting", x) for x in (0.01, 3_600, 1e-9)] == ["0.01", "3,600", "1e-9"]
+
+
+def test_files_hold_nothing_inline_and_nothing_foreign() -> None:
+    page = (DASHBOARD / "index.html").read_text()
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son[a-z]+=", page)
+    for path in DASHBOARD.iterdir():
+        content = path.read_text().replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?:|innerHTML|outerHTML|insertAdjacentHTML|@import|\beval\b|url\(", content), (
+            path.name
+        )
+    named = set(re.findall(r'(?:href|src)="dashboard/([^"]+)"', page))
+    named |= {name for path in DASHBOARD.glob("*.js") for name in re.findall(r'from "\./([^"]+)"', path.read_text())}
+    assert named | {"index.html"} == {path.name for path in DASHBOARD.iterdir()}
