@@ -66,16 +66,21 @@ def running_server() -> Iterator[Server]:
     server = None
     try:
         if os.geteuid() == 0:
-            shutil.chown(folder, user)
+            _hand_over(folder, user)
         server = Server(folder, user)
         server.start()
         yield server
-    except LookupError as error:
-        raise NoServer(f"PostgreSQL does not run as root, and there is no user {user!r} ({error})") from None
     finally:
         if server is not None:
             server.stop()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hand_over(folder: Path, user: str) -> None:
+    try:
+        shutil.chown(folder, user, user)
+    except LookupError as error:
+        raise NoServer(f"PostgreSQL does not run as root, and there is no user {user!r} ({error})") from None
 
 
 def _binary(name: str) -> str:

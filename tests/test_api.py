@@ -1,6 +1,5 @@
 """The HTTP side: what is answered, what is refused and in which words, and who may ask."""
 
-import asyncio
 import json
 
 from service_tools import ARMS, IDS, bandit, run, service_at
@@ -154,20 +153,17 @@ def test_bad_requests_are_refused_in_words_and_change_nothing(tmp_path):
 
 def test_bodies_must_be_json_and_small(tmp_path):
     async def check():
-        async with service_at(tmp_path / "s", body_limit=1000, body_seconds=0.2) as (_, client):
+        async with service_at(tmp_path / "s", body_limit=1000) as (_, client):
             assert (await client.post("/v1/decisions", content=b"{}")).status_code == 415
             headers = {"Content-Type": "application/json"}
             large = b'{"key":"' + b"x" * 1000 + b'"}'
             assert (await client.post("/v1/decisions", content=large, headers=headers)).status_code == 413
 
-            async def pieces(pause):
+            async def pieces():
                 for start in range(0, len(large), 100):
                     yield large[start : start + 100]
-                    await asyncio.sleep(pause)
 
-            assert (await client.post("/v1/decisions", content=pieces(0), headers=headers)).status_code == 413
-            answer = await client.post("/v1/decisions", content=pieces(0.3), headers=headers)
-            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "too_slow")
+            assert (await client.post("/v1/decisions", content=pieces(), headers=headers)).status_code == 413
 
     run(check())
 

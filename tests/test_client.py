@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -45,7 +45,8 @@ class FakeService:
     """The contract in little. ``faults``: what befalls the next requests, in order; after them all goes well.
 
     "drop": carried out, then the connection is closed without an answer; "hang": carried out, and no answer in time;
-    "html": carried out, answered by something that is not the service; a number: that status, not carried out.
+    "html": carried out, answered by something that is not the service; a number: that status, not carried out;
+    "timeout", "stopping": 503 that does not say whether it was carried out.
     """
 
     def __init__(self):
@@ -117,6 +118,7 @@ class FakeService:
         if body["name"] in self.names:
             return 409, error("exists", "name must be new")
         self.names.append(body["name"])
+        self.arms |= {arm["id"]: arm["features"] for arm in body["arms"]}
         return 201, self.entry(body["name"])
 
     def entry(self, name):
@@ -137,7 +139,7 @@ def error(code, message):
     return {"error": {"code": code, "message": message}}
 
 
-REFUSALS = {401: "unauthorized", 403: "forbidden", 422: "bad_value", 500: "internal", 503: "unavailable"}
+REFUSALS = {401: "unauthorised", 403: "forbidden", 422: "bad_value", 500: "internal", 503: "busy"}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -151,6 +153,9 @@ class Handler(BaseHTTPRequestHandler):
         fault = service.faults.pop(0) if service.faults else None
         if isinstance(fault, int):
             self.reply(fault, json.dumps(error(REFUSALS[fault], "No.")).encode() if fault in REFUSALS else b"<html>")
+            return
+        if fault in ("timeout", "stopping"):
+            self.reply(503, json.dumps(error(fault, "Nobody knows.")).encode())
             return
         status, answer = service.answer(self.command, parts.path, parse_qs(parts.query), body)
         if fault == "drop":
@@ -197,24 +202,51 @@ def service(monkeypatch):
         thread.join()
 
 
-def synchronous(url, method, *args, settings=None, **kwargs):
-    with Client(url, KEY, **settings or {}) as client:
-        found = getattr(client, method)(*args, **kwargs)
-        return list(found) if method == "arms" else found
+class Synchronous:
+    """Calls of a `Client`; one client for each group of settings, since to make one reads certificates."""
+
+    kind = Client
+
+    def __init__(self, url):
+        self.url, self.clients = url, {}
+
+    def __call__(self, method, *args, settings=(), **kwargs):
+        if settings not in self.clients:
+            self.clients[settings] = self.kind(self.url, KEY, **dict(settings))
+        return self.outcome(getattr(self.clients[settings], method)(*args, **kwargs))
+
+    def outcome(self, found):
+        return list(found) if inspect.isgenerator(found) else found
+
+    def close(self):
+        for client in self.clients.values():
+            self.outcome(client.close())
 
 
-def asynchronous(url, method, *args, settings=None, **kwargs):
-    async def run():
-        async with AsyncClient(url, KEY, **settings or {}) as client:
-            found = getattr(client, method)(*args, **kwargs)
-            return [arm async for arm in found] if method == "arms" else await found
+class Asynchronous(Synchronous):
+    """The same calls of an `AsyncClient`, in a loop of its own."""
 
-    return asyncio.run(run())
+    kind = AsyncClient
+
+    def __init__(self, url):
+        super().__init__(url)
+        self.runner = asyncio.Runner()
+
+    def outcome(self, found):
+        async def listed():
+            return [arm async for arm in found]
+
+        return self.runner.run(listed() if inspect.isasyncgen(found) else found)
+
+    def close(self):
+        super().close()
+        self.runner.close()
 
 
-@pytest.fixture(params=[synchronous, asynchronous], ids=["sync", "async"])
+@pytest.fixture(params=[Synchronous, Asynchronous], ids=["sync", "async"])
 def ask(request, service):
-    return lambda *args, **kwargs: request.param(service.url, *args, **kwargs)
+    with closing(request.param(service.url)) as asking:
+        yield asking
 
 
 def test_decide_and_reward(ask, service):
@@ -242,10 +274,10 @@ def test_the_single_form_raises_what_is_not_booked(ask):
     assert not isinstance(missing.value, UnknownDecision)
 
 
-@pytest.mark.parametrize("fault", ["drop", "hang", 502, 503, 504])
+@pytest.mark.parametrize("fault", ["drop", "hang", "timeout", 502, 503, 504])
 def test_a_decision_whose_answer_is_lost_is_made_once(ask, service, fault):
     service.faults = [fault, fault]
-    decision = ask("decide", settings={"timeout": 0.3} if fault == "hang" else {})
+    decision = ask("decide", settings=(("timeout", 0.3),) if fault == "hang" else ())
     keys = {body["key"] for _, _, body, _ in service.requests}
     assert len(service.requests) >= 3 and len(keys) == 1 == len(service.decided)
     assert decision.decision_id == "0-00ff00ff"
@@ -268,12 +300,12 @@ def test_a_reward_whose_answer_is_lost_is_booked_once(ask, service, fault):
 
 def test_attempts_end(ask, service):
     service.faults = [503] * 9
-    with pytest.raises(Unavailable, match=r"No \(503 unavailable\). Try again later") as failed:
-        ask("decide", settings={"attempts": 3})
+    with pytest.raises(Unavailable, match=r"No \(503 busy\). Try again later") as failed:
+        ask("decide", settings=(("attempts", 3),))
     assert len(service.requests) == 3 and failed.value.retry_after == 0.0
     service.faults = ["drop"] * 9
     with pytest.raises(Unavailable, match="no answer to POST /v1/decisions") as failed:
-        ask("decide", settings={"attempts": 2})
+        ask("decide", settings=(("attempts", 2),))
     assert len(service.requests) == 5 and failed.value.status is None
 
 
@@ -350,7 +382,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("method", CHANGES)
 def test_a_change_whose_answer_is_lost_is_not_repeated(ask, service, method):
-    for fault in ("drop", 502, 504):
+    for fault in ("drop", 502, 504, "timeout", "stopping"):
         service.faults, sent = [fault], len(service.requests)
         with pytest.raises(Unanswered, match="Look whether it was carried out"):
             ask(method, *CHANGES[method])
@@ -372,16 +404,17 @@ def test_ready(ask, service):
     assert len(service.requests) == 4
 
 
-@pytest.mark.parametrize("ask_at", [synchronous, asynchronous])
-def test_nothing_listens(ask_at, monkeypatch):
+@pytest.mark.parametrize("kind", [Synchronous, Asynchronous])
+def test_nothing_listens(kind, monkeypatch):
     monkeypatch.setattr("sketchbandits.client.attempts.FIRST_PAUSE", 0.001)
     with Server(("127.0.0.1", 0), Handler) as server:
         url = f"http://127.0.0.1:{server.server_port}"  # free again when the block ends
-    assert ask_at(url, "ready") is False
-    for method, args in (("decide", ()), ("add_arms", (["x"], [[1.0]]))):
-        with pytest.raises(Unavailable, match="no answer") as failed:
-            ask_at(url, method, *args)
-        assert type(failed.value) is Unavailable  # never sent: nobody need look whether it was carried out
+    with closing(kind(url)) as ask:
+        assert ask("ready") is False
+        for method, args in (("decide", ()), ("add_arms", (["x"], [[1.0]]))):
+            with pytest.raises(Unavailable, match="no answer") as failed:
+                ask(method, *args)
+            assert type(failed.value) is Unavailable  # never sent: nobody need look whether it was carried out
 
 
 def pauses(call, outcomes, attempts=5):
@@ -480,19 +513,13 @@ def test_every_public_name_is_there():
     assert {name for name in package.__all__ if not hasattr(package, name)} == set()
 
 
-@contextmanager
-def environment(monkeypatch, tmp_path, url):
+def test_the_code_of_the_guide_runs(service, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SKETCHBANDITS_KEY", KEY)
-    yield lambda block: block.replace("http://127.0.0.1:8000", url)
-
-
-def test_the_code_of_the_guide_runs(service, monkeypatch, tmp_path):
     text = (ROOT / "docs/howto/serve.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.S | re.M)
     assert len(blocks) >= 2
-    with environment(monkeypatch, tmp_path, service.url) as localised:
-        namespace = {}
-        for block in blocks:
-            exec(compile(localised(block), "serve.md", "exec"), namespace)
+    namespace = {}
+    for block in blocks:
+        exec(compile(block.replace("http://127.0.0.1:8000", service.url), "serve.md", "exec"), namespace)
     assert service.rewards

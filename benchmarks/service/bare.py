@@ -1,4 +1,4 @@
-"""The yardstick: an endpoint of the same framework that stores one row a request, with the same group commit, and nothing else.
+"""The yardstick: the same framework and group commit, one row stored a request, and nothing else.
 
 ``python bare.py FILE`` serves it on a free port and prints the address.
 """
@@ -64,6 +64,7 @@ async def main():
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
     )
     writing = asyncio.create_task(rows.run())
     print(f"http://127.0.0.1:{bound.getsockname()[1]}", flush=True)

@@ -18,7 +18,7 @@ from sketchbandits.arms_file import read_arms
 from sketchbandits.experiments.contenders import Contender
 from sketchbandits.flags import bad_values_refused, number, whole, words
 
-STATE = "sketchbandits-state"
+STATE, LOOPBACK = "sketchbandits-state", "127.0.0.1"
 
 keys_app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a service.")
 
@@ -44,7 +44,7 @@ def serve_command(
     seed: Annotated[str, flag("N", "The seed of the policy and of exploration.", 0)] = "0",
     state: Annotated[str, _STATE] = STATE,
     database: Annotated[str | None, flag("URL", "postgresql://... instead of SQLite in the folder.")] = None,
-    host: Annotated[str, flag("HOST", "The address to serve; others than loopback need keys.", "127.0.0.1")] = "127.0.0.1",
+    host: Annotated[str, flag("HOST", "The address; others than loopback need keys.", LOOPBACK)] = LOOPBACK,
     port: Annotated[str, flag("N", "The port; 0 takes a free one.", 8000)] = "8000",
     queue: Annotated[str, flag("N", "Decisions and rewards that may wait before 503.", "4,096")] = "4096",
     snapshot_every: Annotated[str, flag("N", "Records between snapshots.", "100,000")] = "100000",
@@ -116,7 +116,7 @@ def _serve(settings: Any, host: str, port: int) -> None:
 @keys_app.command("create")
 def create_key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who or what will use it.")],
-    role: Annotated[str, flag("ROLE", "client (decide, reward, read) or admin (arms and bandits too).", "client")] = "client",
+    role: Annotated[str, flag("ROLE", "client: decide, reward, read; admin: everything.", "client")] = "client",
     state: Annotated[str, _STATE] = STATE,
 ) -> None:
     """Make a key and print it: it is not kept and cannot be shown again."""

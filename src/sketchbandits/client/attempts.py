@@ -20,11 +20,9 @@ T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds, without word from the service
 LONGEST_WAIT = 60.0  # seconds that the service may ask for; after that the caller decides
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_REPEATED = {
-    Repeat.ALWAYS: frozenset({502, 503, 504}),
-    Repeat.UNPROCESSED: frozenset({503}),  # after 502 and 504 a proxy does not know what became of the request
-    Repeat.NEVER: frozenset[int](),
-}
+_BUSY = frozenset({502, 503, 504})
+# With these words the service says that it has done nothing. A proxy's 502 or 504, or a 503 of another kind, does not.
+_NOTHING_DONE = frozenset({"busy", "not_ready", "storage"})
 
 
 class Send(NamedTuple):
@@ -58,9 +56,16 @@ def exchange(call: Call[T], attempts: int) -> Exchange[T]:
 
 
 def _repeatable(call: Call[T], outcome: Outcome) -> bool:
-    if isinstance(outcome, httpx.Response):
-        return outcome.status_code in _REPEATED[call.repeat]
-    return call.repeat is Repeat.ALWAYS or (call.repeat is Repeat.UNPROCESSED and isinstance(outcome, _NOT_SENT))
+    if call.repeat is Repeat.ALWAYS:
+        return isinstance(outcome, httpx.RequestError) or outcome.status_code in _BUSY
+    return call.repeat is Repeat.UNPROCESSED and _not_done(outcome)
+
+
+def _not_done(outcome: Outcome) -> bool:
+    """Whether it is certain that the request was not carried out, and may be later."""
+    if isinstance(outcome, httpx.RequestError):
+        return isinstance(outcome, _NOT_SENT)
+    return outcome.status_code == 503 and _described(_body(outcome)).get("code") in _NOTHING_DONE
 
 
 def _pause(outcome: Outcome, attempt: int) -> float:
@@ -85,7 +90,7 @@ def _result(call: Call[T], outcome: Outcome) -> T:
     if isinstance(outcome, httpx.RequestError):
         if call.silence:
             return call.silence[0]
-        lost = call.repeat is Repeat.UNPROCESSED and not isinstance(outcome, _NOT_SENT)
+        lost = call.repeat is Repeat.UNPROCESSED and not _not_done(outcome)
         reason = str(outcome) or type(outcome).__name__
         kind, code = (Unanswered, "unanswered") if lost else (Unavailable, "unreachable")
         raise kind(None, code, f"no answer to {call.method} {call.path}: {reason}") from outcome
@@ -124,7 +129,7 @@ def _error(call: Call[T], response: httpx.Response) -> ServiceError:
     status, described = response.status_code, _described(_body(response))
     plain = f"{call.method} {call.path} was answered with {status} {response.reason_phrase}".strip()
     kind = BadAnswer if 300 <= status < 400 else BY_STATUS.get(status, ServiceError)
-    if call.repeat is Repeat.UNPROCESSED and status in (502, 504):
+    if call.repeat is Repeat.UNPROCESSED and status in _BUSY and not _not_done(response):
         kind = Unanswered
     message = str(described.get("message", plain)).rstrip(".")
     return kind(status, str(described.get("code", "error")), message, retry_after=_retry_after(response))

@@ -100,8 +100,8 @@ def decide_many(
 ) -> Call[list[Decision]]:
     """``count`` arms to play (1 to 1,000), before the reward of any is known, from ``available`` or all.
 
-    ``key``: the same key with the same request gets the same decisions, for ever. Without one each call makes its own,
-    so that an attempt whose answer was lost is repeated without a second decision.
+    ``key``: the same key with the same request gets the same decisions, as long as the service remembers it. Without
+    one each call makes its own, so that an attempt whose answer was lost is repeated without a second decision.
     """
     body: Json = {"bandit": bandit or own, "count": validate.whole("count", count)}
     body["key"] = uuid.uuid4().hex if key is None else key
@@ -188,8 +188,9 @@ def create_bandit(
 ) -> Call[Bandit]:
     """A new bandit with its arms; what is not given is the service's default. Admin.
 
-    Repeated only where the service did not carry it out: it could not be reached, or said 503. A repeat after an answer
-    that was lost would be told that the name exists, and nobody could say whose it is: then `Unanswered` is raised.
+    Repeated only where it was certainly not carried out: the service could not be reached, or said 503 and that it has
+    done nothing. A repeat after an answer that was lost would be told that the name exists, and nobody could say whose
+    it is: then `Unanswered` is raised.
     """
     given = {
         "policy": policy,

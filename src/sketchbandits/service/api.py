@@ -3,21 +3,22 @@
 Nothing that goes wrong inside is told to a client: it is logged, and the answer is a plain 500.
 """
 
-import asyncio
+import functools
 import json
 import logging
+import operator
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from sketchbandits.service import metrics
 from sketchbandits.service.endpoints import ENDPOINTS, Endpoint
@@ -35,6 +36,8 @@ _SAFETY = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
+_JSON_HEADERS = [(name.encode(), value.encode()) for name, value in _SAFETY.items()]
+_JSON_HEADERS.append((b"content-type", b"application/json"))
 _PAGE_SAFETY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -44,72 +47,76 @@ _PAGE_SAFETY = {
 }
 
 logger = logging.getLogger("sketchbandits.service")
-Call = Callable[[Request], Awaitable[Response]]
+Answer = Union["_Json", Response]
+Call = Callable[[Request], Awaitable[Answer]]
 
 
-def make_app(service: Service) -> Starlette:
+def make_app(service: Service) -> Router:
     """The ASGI application of a service; starting and stopping it is the caller's."""
     calls: dict[str, dict[str, Call]] = {}
     for endpoint in ENDPOINTS:
         calls.setdefault(endpoint.path, {})[endpoint.method] = _call(service, endpoint)
     calls["/metrics"] = {"GET": _metrics(service)}
-    described = _json(200, document())
-    calls["/openapi.json"] = {"GET": _constant(described)}
-    routes: list[Any] = [Route(path, _guarded(service, path, by), methods=list(by)) for path, by in calls.items()]
-    routes.append(Route("/", _page))
+    calls["/openapi.json"] = {"GET": _constant(_Json(200, document()))}
+    calls["/"] = {"GET": _page}
+    routes: list[BaseRoute] = [Route(path, _Path(service, path, by)) for path, by in calls.items()]
     routes.append(Mount("/dashboard", _Files(directory=DASHBOARD)))
-    return Starlette(routes=routes, exception_handlers={HTTPException: _refused_by_starlette})
+    return Router(routes, default=_not_found)
 
 
-def _guarded(service: Service, path: str, calls: dict[str, Call]) -> Call:
-    """Every answer of a path: counted, timed, and never a stack trace."""
-    histogram = service.latency.setdefault(path, metrics.Histogram())
+class _Path:
+    """All methods of a path: every answer is counted and timed, and none is a stack trace."""
 
-    async def serve(request: Request) -> Response:
-        started, method = time.perf_counter(), request.method
+    def __init__(self, service: Service, path: str, calls: dict[str, Call]) -> None:
+        self.service, self.path = service, path
+        self.calls = calls | ({"HEAD": calls["GET"]} if "GET" in calls else {})
+        self.latency = service.latency.setdefault(path, metrics.Histogram())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started, method = time.perf_counter(), scope["method"]
+        response = await self._answer(Request(scope, receive), self.calls.get(method))
+        await response(scope, receive, send)
+        self.service.answers[method if method in self.calls else "other", self.path, response.status_code] += 1
+        self.latency.add(time.perf_counter() - started)
+
+    async def _answer(self, request: Request, call: Call | None) -> Answer:
         try:
-            _check_host(service, request)
-            response = await calls["GET" if method == "HEAD" else method](request)
+            _check_host(self.service, request)
+            return _method_refused(self.calls) if call is None else await call(request)
         except Refusal as refusal:
-            response = _refused(refusal)
+            return _refused(refusal)
         except ClientDisconnect:
-            response = _refused(Refusal(400, "gone", "the request ended too early"))
+            return _refused(Refusal(400, "gone", "the request ended too early"))
         except Exception:
-            logger.exception("%s %s failed", method, path)
-            response = _refused(Refusal(500, "internal", "something went wrong here; it is in the service's log"))
-        service.answers[method, path, response.status_code] += 1
-        histogram.add(time.perf_counter() - started)
-        return response
-
-    return serve
+            logger.exception("%s %s failed", request.method, self.path)
+            return _refused(Refusal(500, "internal", "something went wrong here; it is in the service's log"))
 
 
 def _call(service: Service, endpoint: Endpoint) -> Call:
     body_type: TypeAdapter[Any] | None = None
     if endpoint.bodies:
-        union: Any = endpoint.bodies[0]
-        for other in endpoint.bodies[1:]:
-            union = union | other
-        body_type = TypeAdapter(union)
+        body_type = TypeAdapter(functools.reduce(operator.or_, endpoint.bodies))
 
-    async def call(request: Request) -> Response:
+    async def call(request: Request) -> Answer:
         if endpoint.role is not None:
             _authorise(service, request, endpoint.role)
         query = _query(request, endpoint.query)
         body = None if body_type is None else _parsed(body_type, await _body(service, request))
-        try:
-            async with asyncio.timeout(service.settings.answer_seconds):
-                status, answer = await endpoint.handler(service, query, body)
-        except TimeoutError:
-            message = "no answer in time; whether it was done is not known: ask again with the same key"
-            raise Refusal(503, "timeout", message) from None
-        return _json(status, answer)
+        return _Json(*await endpoint.handler(service, query, body))
 
     return call
 
 
+def _header(request: Request, name: bytes) -> str:
+    """A header's value; for one name this is faster than Starlette's mapping."""
+    for key, value in request.scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return ""
+
+
 def _authorise(service: Service, request: Request, needed: str) -> None:
-    scheme, _, key = request.headers.get("authorization", "").partition(" ")
+    scheme, _, key = _header(request, b"authorization").partition(" ")
     role = service.role_of(key.strip() if scheme.lower() == "bearer" else None)
     if role is None:
         raise Refusal(401, "unauthorised", "the header must be 'Authorization: Bearer KEY' with a key that is valid")
@@ -121,16 +128,15 @@ def _check_host(service: Service, request: Request) -> None:
     """Without keys, a page from elsewhere must not reach the service under a name of its own."""
     if (hosts := service.settings.hosts) is None:
         return
-    host = request.headers.get("host", "")
+    host = _header(request, b"host")
     name = host.rsplit(":", 1)[0] if host.rpartition(":")[2].isdecimal() else host
     if name not in hosts:
         raise Refusal(400, "bad_host", f"the header Host must be one of {', '.join(hosts)}")
 
 
 def _query(request: Request, model: type[BaseModel]) -> Any:
-    raw = request.url.query if model is not NoQuery else request.scope["query_string"]
-    if not raw and not model.model_fields.get("id"):
-        return model.model_construct() if model is NoQuery else model()
+    if not request.scope["query_string"] and model is NoQuery:
+        return None
     values: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if name in values and name != "id":
@@ -145,20 +151,17 @@ def _query(request: Request, model: type[BaseModel]) -> Any:
 
 async def _body(service: Service, request: Request) -> bytes:
     limit = service.settings.body_limit
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if _header(request, b"content-type").partition(";")[0].strip().lower() != "application/json":
         raise Refusal(415, "not_json", "the header Content-Type must be application/json")
-    if int(length if (length := request.headers.get("content-length", "0")).isdecimal() else 0) > limit:
+    if (length := _header(request, b"content-length")).isdecimal() and int(length) > limit:
         raise Refusal(413, "too_large", f"the body must be at most {limit} bytes")
-    body = b""
-    try:
-        async with asyncio.timeout(service.settings.body_seconds):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > limit:
-                    raise Refusal(413, "too_large", f"the body must be at most {limit} bytes")
-    except TimeoutError:
-        raise Refusal(400, "too_slow", "the body must arrive in time") from None
-    return body
+    chunks, size = [], 0
+    async for chunk in request.stream():  # one that takes too long is ended by the server
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            raise Refusal(413, "too_large", f"the body must be at most {limit} bytes")
+    return b"".join(chunks)
 
 
 def _parsed(body_type: TypeAdapter[Any], body: bytes) -> Any:
@@ -178,25 +181,39 @@ def _sentence(error: ValidationError) -> str:
     return f"{place}: {entry['msg'][:1].lower()}{entry['msg'][1:]}, got {shown}"
 
 
-def _json(status: int, value: dict[str, Any], headers: dict[str, str] = _SAFETY) -> Response:
-    body = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
-    return Response(body, status, headers, "application/json")
+class _Json:
+    """An answer; leaner than Starlette's, for headers that never change."""
+
+    def __init__(self, status: int, value: dict[str, Any], headers: dict[str, str] | None = None) -> None:
+        self.status_code, self.headers = status, headers or {}
+        self.body = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        more = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
+        headers = [*_JSON_HEADERS, (b"content-length", str(len(self.body)).encode()), *more]
+        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self.body})
 
 
-def _refused(refusal: Refusal) -> Response:
-    headers = dict(_SAFETY)
+def _refused(refusal: Refusal) -> _Json:
+    headers = {}
     if refusal.status == 503:
         headers["retry-after"] = str(RETRY_SECONDS)
     if refusal.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return _json(refusal.status, {"error": {"code": refusal.code, "message": refusal.message}}, headers)
+    return _Json(refusal.status, {"error": {"code": refusal.code, "message": refusal.message}}, headers)
 
 
-async def _refused_by_starlette(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    response = _refused(Refusal(error.status_code, _CODES.get(error.status_code, "refused"), str(error.detail)))
-    response.headers.update(error.headers or {})
+def _method_refused(calls: dict[str, Call]) -> Answer:
+    allowed = ", ".join(sorted(calls))
+    response = _refused(Refusal(405, "method_not_allowed", f"the method must be one of {allowed}"))
+    response.headers["allow"] = allowed
     return response
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "http":
+        await _refused(Refusal(404, "not_found", "there is nothing at this path"))(scope, receive, send)
 
 
 def _metrics(service: Service) -> Call:
@@ -207,8 +224,8 @@ def _metrics(service: Service) -> Call:
     return show
 
 
-def _constant(response: Response) -> Call:
-    async def show(request: Request) -> Response:
+def _constant(response: Answer) -> Call:
+    async def show(request: Request) -> Answer:
         return response
 
     return show
@@ -225,3 +242,10 @@ class _Files(StaticFiles):
         response = super().file_response(*args, **kwargs)
         response.headers.update(_PAGE_SAFETY)
         return response
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        except HTTPException as error:
+            code = _CODES.get(error.status_code, "refused")
+            await _refused(Refusal(error.status_code, code, str(error.detail)))(scope, receive, send)

@@ -1,5 +1,6 @@
 """Every endpoint: what it takes, what it answers, who may ask. `api` serves this table, `openapi` describes it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ from pydantic import BaseModel
 from sketchbandits.service import schemas, views
 from sketchbandits.service.config import BanditConfig
 from sketchbandits.service.keys import ADMIN, CLIENT
-from sketchbandits.service.ledger import AddArms, CreateBandit, Decide, Refusal, RemoveArms, Reward
+from sketchbandits.service.ledger import AddArms, Answer, CreateBandit, Decide, Refusal, RemoveArms, Reward
 from sketchbandits.service.service import Service
 
 Result = tuple[int, dict[str, Any]]
@@ -122,10 +123,22 @@ async def readiness(service: Service, query: Any, body: None) -> Result:
 
 
 async def _answered(service: Service, request: Any) -> dict[str, Any]:
-    answer = await service.owner().submit(request)
+    """What the writer answers, or a refusal if that takes too long: a plain timer costs less than a timeout."""
+    future = service.owner().submit(request)
+    timer = asyncio.get_running_loop().call_later(service.settings.answer_seconds, _give_up, future)
+    try:
+        answer = await future
+    finally:
+        timer.cancel()
     if isinstance(answer, Refusal):
         raise answer
     return answer
+
+
+def _give_up(future: "asyncio.Future[Answer]") -> None:
+    if not future.done():
+        message = "no answer in time; whether it was done is not known: ask again with the same key"
+        future.set_result(Refusal(503, "timeout", message))
 
 
 def _table(arms: list[schemas.Arm]) -> tuple[tuple[str, ...], Any]:

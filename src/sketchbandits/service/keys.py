@@ -95,7 +95,7 @@ class KeyRing:
 
     def _refresh(self) -> None:
         try:
-            stat = self.path.stat()
+            stat = os.stat(self.path)
         except FileNotFoundError:
             self._keys, self._seen = {}, None
             return

@@ -1,5 +1,6 @@
 """Rows as a database gives them, and the records they are if their chain is whole."""
 
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ COLUMNS = "seq, kind, decision, body, chain"
 
 Row = tuple[Any, ...]  # of these columns, with whatever a damaged file has in them
 
-_KINDS = frozenset(Kind)
+_KINDS = {int(kind): kind for kind in Kind}
 
 
 class BadRecord(Exception):
@@ -22,22 +23,21 @@ class BadRecord(Exception):
         self.seq = seq
 
 
-def _event(row: Row) -> Event | None:
-    """The event of a row, if it has the shape of one."""
-    seq, kind, decision, body, chain = row
-    numbers = (seq, kind, chain) if decision is None else (seq, kind, chain, decision)
-    if not isinstance(body, bytes) or not all(isinstance(number, int) for number in numbers) or kind not in _KINDS:
+def _next(row: Row, after: Position) -> Record | None:
+    """The row as the record that follows ``after``, whatever checksum it claims; nothing if it cannot be one."""
+    seq, kind, decision, body, _ = row
+    if seq != after.seq + 1 or type(body) is not bytes or kind not in _KINDS:
         return None
-    return Event(Kind(kind), decision, body)
+    try:
+        return chained(Event(_KINDS[kind], decision, body), after)
+    except struct.error:
+        return None
 
 
 def fitting(row: Row, after: Position) -> Record | None:
     """The row as the record that follows ``after``, or nothing where it is not that record."""
-    event = _event(row)
-    if event is None or row[0] != after.seq + 1:
-        return None
-    record = chained(event, after)
-    return record if record.chain == row[4] else None
+    record = _next(row, after)
+    return record if record is not None and record.chain == row[4] else None
 
 
 def verified(rows: Iterable[Row], after: Position) -> Iterator[Record]:
@@ -79,19 +79,13 @@ def good_behind(rows: Iterable[Row], after: Position) -> int | None:
     ``rows`` start behind ``after``, the last good place, and ascend; several may claim the same number.
     """
     said: set[Position] = set()  # by the rows so far, as their own places
-    meant = after  # the place that the rows so far lead to by their content
+    meant = after  # the place that the content of the rows so far leads to
     for row in rows:
-        event = _event(row)
-        if event is None:
-            continue
-        seq, chain = row[0], row[4]
-        if any(fitting(row, place) for place in said if place.seq == seq - 1) or (
-            meant != after and fitting(row, meant)
-        ):
-            return int(seq)
-        said = {place for place in said if place.seq >= seq - 1} | {Position(seq, chain)}
-        if meant.seq == seq - 1:
-            meant = chained(event, meant).position
+        if any(fitting(row, place) for place in said) or (meant != after and fitting(row, meant)):
+            return int(row[0])
+        said = {place for place in said if place.seq in (row[0], row[0] - 1)} | {Position(row[0], row[4])}
+        record = _next(row, meant)
+        meant = meant if record is None else record.position
     return None
 
 

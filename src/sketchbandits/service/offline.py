@@ -126,7 +126,11 @@ def ips(
             "effective decisions": f"{effective:,.1f}",
             "decisions without a reward": f"{usable.missing:.2%}",
         },
-        notes=(*_verdict(effective, "effective decisions", log), *usable.notes, _ips_note(reward_range, possible)),
+        notes=(
+            *_verdict(effective, "effective decisions", log, used=0.5),
+            *usable.notes,
+            _ips_note(reward_range, possible),
+        ),
     )
 
 
@@ -251,11 +255,11 @@ def _checked_range(given: tuple[float, float] | None, seen: Floats) -> tuple[flo
     return low, high
 
 
-def _verdict(effective: float, what: str, log: LoggedDecisions) -> list[str]:
-    """Nothing, or that this is no answer."""
+def _verdict(effective: float, what: str, log: LoggedDecisions, *, used: float = 1.0) -> list[str]:
+    """Nothing, or that this is no answer; ``used`` is the share of decisions that are judged by."""
     if effective >= TOO_FEW:
         return []
-    needed = math.ceil(TOO_FEW * int(log.sizes.max()) / log.exploration)
+    needed = math.ceil(TOO_FEW * int(log.sizes.max()) / (used * log.exploration))
     return [
         f"Too few: {effective:,.1f} {what}, below {TOO_FEW}. Take this as no answer. A policy that agrees with the log "
         f"no more than by chance needs about {needed:,} decisions with exploration {log.exploration:g} among "

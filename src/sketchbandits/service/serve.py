@@ -18,22 +18,39 @@ from sketchbandits.service.keys import KeyRing
 from sketchbandits.service.recovery import Progress
 from sketchbandits.service.service import KEYS, Service, Settings
 
-FIRST_REQUEST_SECONDS = 10.0
+REQUEST_SECONDS = 10.0  # for a whole request to arrive
 SHUTDOWN_SECONDS = 30
 
 logger = logging.getLogger("sketchbandits.service")
 
 
 class _Protocol(HttpToolsProtocol):
-    """Closes a connection that does not bring its first request in time."""
+    """Knows since when it waits for the rest of a request; one that takes too long is closed by `_sweep`."""
+
+    began: float | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.loop.call_later(FIRST_REQUEST_SECONDS, self._close_if_silent)
+        self.began = self.loop.time()
 
-    def _close_if_silent(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        if self.began is None:
+            self.began = self.loop.time()
+        super().data_received(data)
+
+    def on_message_complete(self) -> None:
+        self.began = None
+        super().on_message_complete()
+
+
+async def _sweep(server: uvicorn.Server) -> None:
+    """Close connections whose request does not arrive in time: without a timer for each."""
+    while True:
+        await asyncio.sleep(REQUEST_SECONDS / 10)
+        oldest = asyncio.get_running_loop().time() - REQUEST_SECONDS
+        for connection in list(server.server_state.connections):
+            if isinstance(connection, _Protocol) and connection.began is not None and connection.began < oldest:
+                connection.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -84,6 +101,7 @@ def serve(settings: Settings, bound: socket.socket, ready: Callable[[Service], N
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=60,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
@@ -107,6 +125,7 @@ async def _serve(
     # HTTP first, so that health can be seen while a long log is replayed.
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     starting = asyncio.create_task(service.start(progress))
+    sweeping = asyncio.create_task(_sweep(server))
     try:
         await asyncio.wait([serving, starting], return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
@@ -116,6 +135,7 @@ async def _serve(
     finally:
         server.should_exit = True if starting.done() and starting.exception() else server.should_exit
         await serving
+        sweeping.cancel()
         with contextlib.suppress(Exception):
             await starting
         await service.stop()

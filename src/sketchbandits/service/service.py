@@ -30,7 +30,6 @@ class Settings:
     open: bool = False  # while no keys exist nobody needs one: only where nothing but loopback is served
     hosts: tuple[str, ...] | None = None  # names that a request may call this host by; all where none
     body_limit: int = 1 << 20
-    body_seconds: float = 10.0
     answer_seconds: float = 30.0
     waiting: int = WAITING
     snapshot_every: int = SNAPSHOT_EVERY

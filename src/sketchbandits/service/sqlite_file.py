@@ -12,6 +12,8 @@ from sketchbandits.service.log_contract import LogDamaged
 from sketchbandits.service.sqlite_pages import PAGE_SIZE
 
 APPLICATION = 0x5342_4C47  # "SBLG", in the file's header
+# How a damaged file shows: SQLite says so, sometimes in words that are themselves made of damaged bytes.
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 _SECONDS_TO_WAIT = 10.0  # for a lock of SQLite's own, held for moments
 _TABLES = (
     "CREATE TABLE events (seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, decision INTEGER, "

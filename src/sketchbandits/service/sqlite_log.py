@@ -4,7 +4,7 @@ import fcntl
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -12,6 +12,7 @@ from sketchbandits.service.events import START, Event, Kind, Position, Record, c
 from sketchbandits.service.log_chain import BadRecord, checked, outcomes_of, paged, verified
 from sketchbandits.service.log_contract import Cut, LogDamaged, LogInUse, NotStored, Uncertain
 from sketchbandits.service.sqlite_file import (
+    UNREADABLE,
     connect,
     insert,
     last_place,
@@ -75,7 +76,7 @@ class SqliteLog:
         query = "SELECT chain FROM events WHERE seq = ?"
         try:
             row = self._connection.execute(query, (position.seq,)).fetchone()
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             self._mend(error)
             row = self._connection.execute(query, (position.seq,)).fetchone()
         return position == START or row == (position.chain,)
@@ -111,7 +112,7 @@ class SqliteLog:
         """A connection, and where the log ends; a file that SQLite cannot read is mended first."""
         try:
             return self._connected()
-        except (BadRecord, sqlite3.DatabaseError) as error:
+        except (BadRecord, *UNREADABLE) as error:
             if self._read_only or not _malformed(error):
                 raise
             self.cuts.append(rebuild(self._path, str(error)))
@@ -132,7 +133,7 @@ class SqliteLog:
             _close_unchanged(connection, self._path)
             raise
 
-    def _mend(self, error: BadRecord | sqlite3.DatabaseError) -> None:
+    def _mend(self, error: Exception) -> None:
         """Put a file of the good records in the place of the damaged one, or raise `LogDamaged`."""
         if self._read_only or not _malformed(error):
             raise LogDamaged(f"{self._path} cannot be read: {error}") from error
@@ -149,7 +150,7 @@ class SqliteLog:
                     yield record
                     place = record.position
                 break
-            except (BadRecord, sqlite3.DatabaseError) as error:
+            except (BadRecord, *UNREADABLE) as error:
                 self._mend(error)
         self.last = place
 
@@ -221,18 +222,15 @@ def _locked(path: Path) -> IO[bytes]:
 def _malformed(error: Exception) -> bool:
     """Whether the file is at fault, and not its surroundings."""
     name = getattr(error, "sqlite_errorname", "")
-    return isinstance(error, BadRecord) or name.startswith(_MALFORMED) or "no such" in str(error)
+    return isinstance(error, (BadRecord, UnicodeDecodeError)) or name.startswith(_MALFORMED) or "no such" in str(error)
 
 
 def _close_unchanged(connection: sqlite3.Connection, path: Path) -> None:
     """Close without moving the write-ahead log into the file, which SQLite does when the last connection goes."""
     with closing(connect(path, read_only=True)) as other:
-        try:
+        with suppress(*UNREADABLE):
             last_place(other)
-        except sqlite3.Error:
-            pass
-        finally:
-            connection.close()
+        connection.close()
 
 
 @contextmanager
@@ -242,5 +240,5 @@ def _told(path: Path) -> Iterator[None]:
         yield
     except BadRecord as error:
         raise LogDamaged(f"{path} is damaged: {error}") from None
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
         raise LogDamaged(f"{path} cannot be used: {error}") from error

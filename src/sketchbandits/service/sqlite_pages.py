@@ -6,8 +6,9 @@ half written, and rows may turn up twice; only the chain of the records tells wh
 **Reference.** The SQLite file format, sections 1.6 (b-tree pages), 1.7 (overflow) and 2.1 (records).
 """
 
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,22 +57,23 @@ def broken(database: Path, header: Header, wal: Wal) -> str | None:
 
 
 class Pages:
-    """Every row with a number above ``above`` in the pages of a database and its write-ahead log."""
+    """Every row with a number above ``above`` in the whole pages of a database and its write-ahead log.
 
-    def __init__(self, database: Path, above: int = 0) -> None:
+    New rows are in new pages, at the end of the file: ``patience`` leaf pages without any may end the search.
+    """
+
+    def __init__(self, database: Path, above: int = 0, patience: float = math.inf) -> None:
         header = read_header(database)
         self._wal = wal = read_wal(database, header.page_size)
         self._file = os.open(database, os.O_RDONLY)
         log = beside(database, "-wal")
         self._log = os.open(log, os.O_RDONLY) if log.exists() else None
         self._size, self._usable = header.page_size, header.page_size - header.unused
-        self._held = -(-os.fstat(self._file).st_size // self._size)
+        self._held = os.fstat(self._file).st_size // self._size
         self._newest = {page: frame for frame, page in enumerate(wal.pages[: wal.reachable])}
         self._places: dict[int, list[tuple[int, int]]] = {}
-        for image in self._images():
-            for seq, cell in _leaf_cells(self._page(image), first=image == 0):
-                if seq > above:
-                    self._places.setdefault(seq, []).append((image, cell))
+        for images in self._images():
+            self._search(images, above, patience)
 
     def close(self) -> None:
         """Let go of the files."""
@@ -96,12 +98,26 @@ class Pages:
         for seq in sorted(seq for seq in self._places if seq > above):
             yield from self.rows(seq)
 
-    def _images(self) -> Iterator[int]:
-        """Pages of the file by their index from 0, frames of the write-ahead log as ``~frame``."""
-        wal = self._wal
-        yield from (~frame for frame in reversed(range(wal.committed)))
-        yield from range(self._held)
-        yield from (~frame for frame in range(wal.committed, wal.reachable))
+    def _search(self, images: Iterable[int], above: int, patience: float) -> None:
+        idle = 0
+        for image in images:
+            cells = list(_leaf_cells(self._page(image)))
+            found = [(seq, cell) for seq, cell in cells if seq > above]
+            for seq, cell in found:
+                self._places.setdefault(seq, []).append((image, cell))
+            idle = 0 if found else idle + bool(cells)
+            if idle > patience:
+                return
+
+    def _images(self) -> Iterator[Iterable[int]]:
+        """Pages of the file by their index from 0, frames of the write-ahead log as ``~frame``; those to trust first.
+
+        The first page is left out: it holds the names of the tables.
+        """
+        pages, committed = self._wal.pages, self._wal.committed
+        yield [~frame for frame in reversed(range(committed)) if pages[frame] != 1]
+        yield reversed(range(1, self._held))
+        yield [~frame for frame in range(committed, self._wal.reachable) if pages[frame] != 1]
 
     def _page(self, image: int) -> bytes:
         """The bytes of a page, fewer or none where the disk does not give them."""
@@ -158,13 +174,12 @@ class Pages:
         return b"".join(parts)
 
 
-def _leaf_cells(page: bytes, first: bool) -> Iterator[tuple[int, int]]:
+def _leaf_cells(page: bytes) -> Iterator[tuple[int, int]]:
     """The number and the place of every cell of a leaf page of a table."""
-    start = 100 if first else 0
-    if len(page) < start + 8 or page[start] != _LEAF:
+    if len(page) < 8 or page[0] != _LEAF:
         return
-    for k in range(int.from_bytes(page[start + 3 : start + 5])):
-        cell = int.from_bytes(page[start + 8 + 2 * k : start + 10 + 2 * k])
+    for k in range(int.from_bytes(page[3:5])):
+        cell = int.from_bytes(page[8 + 2 * k : 10 + 2 * k])
         try:
             _, at = _varint(page, cell)
             seq, _ = _varint(page, at)

@@ -11,6 +11,7 @@ from sketchbandits.service.log_chain import BadRecord, damaged, fitting, good_be
 from sketchbandits.service.log_contract import Cut, LogDamaged
 from sketchbandits.service.sqlite_file import (
     APPLICATION,
+    UNREADABLE,
     connect,
     fill,
     flush_folder,
@@ -22,6 +23,7 @@ from sketchbandits.service.sqlite_pages import Pages, broken, read_header
 from sketchbandits.service.sqlite_wal import FRAME_HEADER, HEADER, Wal, beside, read_wal
 
 _FRESH = ".rebuilt"
+_PAGES_OF_PATIENCE = 100
 
 
 def mend_files(database: Path) -> list[Cut]:
@@ -38,7 +40,7 @@ def mend_files(database: Path) -> list[Cut]:
     if reason is None and wal.fault is None:
         return cuts
     last = None if reason else _last_by_sqlite(database)
-    if last is None or _rows_behind(database, last):
+    if last is None or (last == START and wal.promised) or _rows_behind(database, last):
         return [*cuts, rebuild(database, reason or str(wal.fault))]
     return [*cuts, _drop_tail(database, wal, last)]
 
@@ -113,7 +115,7 @@ class _Good:
         return self._pages
 
     def _by_sqlite(self) -> Iterator[Record]:
-        with suppress(BadRecord, sqlite3.DatabaseError), closing(connect(self._database, read_only=True)) as view:
+        with suppress(BadRecord, *UNREADABLE), closing(connect(self._database, read_only=True)) as view:
             yield from verified(paged(lambda after: page_of_rows(view, after), 0), START)
 
     def _by_pages(self) -> Iterator[Record]:
@@ -127,13 +129,13 @@ def _last_by_sqlite(database: Path) -> Position | None:
     try:
         with closing(connect(database, read_only=True)) as view:
             return last_place(view)
-    except (sqlite3.DatabaseError, TypeError):
+    except (*UNREADABLE, TypeError):
         return None
 
 
 def _rows_behind(database: Path, last: Position) -> bool:
     """Whether pages hold rows that SQLite does not see."""
-    with closing(Pages(database, last.seq)) as pages:
+    with closing(Pages(database, last.seq, patience=_PAGES_OF_PATIENCE)) as pages:
         return pages.count(last.seq) > 0
 
 

@@ -28,6 +28,7 @@ class Wal(NamedTuple):
     committed: int  # frames that SQLite is going to use
     reachable: int  # frames up to the last that ends a transaction, whatever is wrong before it
     size: int  # pages of the database by the last committed frame, 0 if there is none
+    promised: int  # committed frames by SQLite's index in shared memory, 0 where it says nothing
     fault: str | None
 
     def offset(self, frame: int) -> int:
@@ -40,9 +41,9 @@ def read_wal(database: Path, page_size: int) -> Wal:
     path = beside(database, "-wal")
     data = path.read_bytes() if path.exists() else b""
     if len(data) < HEADER:
+        promised = _promised(database, None)
         lost = f"only {len(data)} bytes are left of its write-ahead log"
-        fault = lost if data or _promised(database, None) else None
-        return Wal(page_size, [], 0, 0, 0, fault)
+        return Wal(page_size, [], 0, 0, 0, promised, lost if data or promised else None)
     header = np.frombuffer(data, ">u4", 8)
     intact = _intact(header, page_size)
     frames = _frames(data, page_size)
@@ -52,10 +53,13 @@ def read_wal(database: Path, page_size: int) -> Wal:
     valid = int(np.argmin(np.append(good, False))) if intact else 0
     ends = frames[:, 1] != 0
     committed = _last(ends[:valid])
+    promised = _promised(database, data[16:24])
     fault = None if intact else "the header of its write-ahead log is damaged"
-    fault = fault or _torn(data, frames, own, committed) or _missing(database, header, committed)
+    fault = fault or _torn(data, frames, own, committed)
+    if fault is None and promised > committed:
+        fault = f"its write-ahead log had {promised} frames and has {committed}"
     size = int(frames[committed - 1, 1]) if committed else 0
-    return Wal(page_size, frames[:, 0].tolist(), committed, _last(ends & good), size, fault)
+    return Wal(page_size, frames[:, 0].tolist(), committed, _last(ends & good), size, promised, fault)
 
 
 def beside(database: Path, suffix: str) -> Path:
@@ -125,14 +129,8 @@ def _torn(data: bytes, frames: NDArray[Any], own: NDArray[np.bool_], committed: 
     return None if old else reason
 
 
-def _missing(database: Path, header: NDArray[Any], committed: int) -> str | None:
-    """Frames that were committed, as the index in shared memory knows, and are no longer there."""
-    promised = _promised(database, header[4:6].tobytes())
-    return f"its write-ahead log had {promised} frames and has {committed}" if promised > committed else None
-
-
 def _promised(database: Path, salts: bytes | None) -> int:
-    """How many frames SQLite had committed when the last process died; written after each of them was on disk."""
+    """How many frames were committed when the last process died: SQLite notes it once they are on disk."""
     path = beside(database, "-shm")
     if not path.exists():
         return 0

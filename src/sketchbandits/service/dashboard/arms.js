@@ -82,7 +82,8 @@ export class Arms {
       textColumn((arm) => arm.id, "id"),
       numberColumn((arm) => count(arm.pulls)),
       numberColumn((arm) => decimal(arm.mean)),
-      numberColumn((arm) => bound(arm.bound)),
+      // Without a number, an arm in play is untried, and a removed one has no bound.
+      numberColumn((arm) => (arm.active ? bound(arm.bound) : decimal(arm.bound))),
       { name: "reach", show: reach },
       numberColumn((arm) => count(arm.pending)),
       { name: "activity", show: showActivity },

@@ -11,10 +11,10 @@ export class Heartbeat {
   constructor(task, pause) {
     this.#task = task;
     this.#pause = pause;
-    document.addEventListener("visibilitychange", () => this.#look());
+    document.addEventListener("visibilitychange", () => this.#resting || this.beat());
   }
 
-  /** Now, whatever was under way; what that one still brings is to be ignored: its signal is aborted. */
+  /** Now, or when the page is seen again. What was under way is to be ignored: its signal is aborted. */
   async beat() {
     this.rest();
     this.#resting = false;
@@ -27,19 +27,10 @@ export class Heartbeat {
     }
   }
 
-  /** Until the next `beat`. */
+  /** Until the next `beat`, whether the page is seen or not. */
   rest() {
     this.#resting = true;
-    this.#stop();
-  }
-
-  #stop() {
     clearTimeout(this.#timer);
     this.#running.abort();
-  }
-
-  #look() {
-    if (document.hidden) this.#stop();
-    else if (!this.#resting) this.beat();
   }
 }

@@ -21,7 +21,7 @@ export class Picker {
     const wanted = location.hash.slice(1);
     const named = (name) => bandits.find((bandit) => bandit.name === name);
     const chosen = named(wanted) ?? named("default") ?? bandits[0];
-    if (chosen.name !== wanted) void 0;
+    if (chosen.name !== wanted) history.replaceState(null, "", `#${chosen.name}`);
     this.#list(bandits.map((bandit) => bandit.name), chosen.name);
     return chosen;
   }
