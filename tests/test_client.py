@@ -10,6 +10,7 @@ import threading
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -188,8 +189,13 @@ class Server(ThreadingHTTPServer):
         pass  # a client that gave up
 
 
+CERTIFICATES = httpx.create_ssl_context()  # read once: no test needs them, and every client reads them
+
+
 @pytest.fixture
 def service(monkeypatch):
+    for kind in ("Client", "AsyncClient"):
+        monkeypatch.setattr(httpx, kind, partial(getattr(httpx, kind), verify=CERTIFICATES))
     monkeypatch.setattr("sketchbandits.client.attempts.FIRST_PAUSE", 0.001)
     with Server(("127.0.0.1", 0), Handler) as server:
         server.service = FakeService()
@@ -203,7 +209,7 @@ def service(monkeypatch):
 
 
 class Synchronous:
-    """Calls of a `Client`; one client for each group of settings, since to make one reads certificates."""
+    """Calls of a `Client`; one client for each group of settings."""
 
     kind = Client
 

@@ -156,8 +156,9 @@ def test_charts_read_by_pointer_keys_and_table(look: Look, service: FakeService)
     assert [row.split("\t")[1] for row in rows.all_inner_texts()[:3]] == ["0.500", DASH, "0.500"]
     labels = tab.page.locator("#rates .label").all_text_contents()
     assert labels[:5] == ["0", "25", "50", "75", "100"] and "16:50" in labels
-    # The minute without rewards is a gap in the mean, not a zero.
+    # The minute without rewards is a gap in the mean, not a zero; the one after it is alone.
     assert tab.page.locator("#means .curve").get_attribute("d").count("M") == 2
+    assert tab.page.locator("#means .curve").get_attribute("d").endswith("m-2 0h4")
 
 
 def test_updates_without_a_reload(look: Look, service: FakeService) -> None:

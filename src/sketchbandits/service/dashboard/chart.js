@@ -93,18 +93,17 @@ export class Chart {
     return group;
   }
 
+  /** A value missing is a gap; one alone between gaps is a short dash, for a point could not be seen. */
   #curves({ x, y }) {
     return this.#lines.map((line) => {
-      let pen = "M";
-      let path = "";
-      for (const point of this.#history.points) {
-        const value = line.read(point);
-        if (value !== null) path += `${pen}${x(point.time).toFixed(1)} ${y(value).toFixed(1)}`;
-        // A point alone between gaps is a stroke of no length: round ends make it a dot.
-        if (value !== null && pen === "M") path += "h0";
-        pen = value === null ? "M" : "L";
-      }
-      return shape("path", { d: path, class: `curve ${line.name}` });
+      const values = this.#history.points.map(line.read);
+      const steps = this.#history.points.map(({ time }, i) => {
+        if (values[i] === null) return "";
+        const here = `${x(time).toFixed(1)} ${y(values[i]).toFixed(1)}`;
+        if ((values[i - 1] ?? null) !== null) return `L${here}`;
+        return (values[i + 1] ?? null) === null ? `M${here}m-2 0h4` : `M${here}`;
+      });
+      return shape("path", { d: steps.join(""), class: `curve ${line.name}` });
     });
   }
 

@@ -1,9 +1,10 @@
 /** The log behind the service, what the policy was told, and a warning where records had to be cut. */
 
 import { element, setText } from "./elements.js";
-import { bytes, count, date, setting } from "./numbers.js";
+import { NONE, bytes, count, date, setting } from "./numbers.js";
 
 function said(value) {
+  if (value === null) return NONE;
   if (typeof value === "number") return setting(value);
   return typeof value === "string" ? value : JSON.stringify(value);
 }

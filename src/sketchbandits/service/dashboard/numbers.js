@@ -2,7 +2,7 @@
 
 const WHOLE = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const SHARE = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 1 });
-const AS_GIVEN = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 15 });
+const AS_GIVEN = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
 const ROUGH = new Intl.NumberFormat(undefined, { notation: "compact", maximumSignificantDigits: 3 });
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
 
