@@ -232,7 +232,7 @@ def test_exploration_says_with_which_probability():
     ("request_", "status", "word"),
     [
         (Decide("nobody"), 404, "'default'"),
-        (Decide("default", available=("nothing",)), 422, "'nothing'"),
+        (Decide("default", available=("nothing",)), 404, "'nothing'"),
         (Decide("default", available=()), 422, "available"),
         (Reward("nobody", (("1-00000000", 1.0),)), 404, "'default'"),
     ],
@@ -255,7 +255,7 @@ def test_refused_requests_say_why_and_change_nothing(request_, status, word):
         (AddArms("default", ("arm 3",), ARMS[:1]), 409),
         (AddArms("default", ("x", "x"), ARMS[:2]), 422),
         (AddArms("default", ("x",), ARMS[:1, :3]), 422),
-        (RemoveArms("default", ("x",)), 422),
+        (RemoveArms("default", ("x",)), 404),
         (RemoveArms("default", IDS), 422),
         (RemoveArms("nobody", ("x",)), 404),
     ],

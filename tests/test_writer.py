@@ -147,8 +147,8 @@ def test_an_uncertain_log_stops_the_writer(tmp_path):
         async with Desk(tmp_path) as desk:
             desk.log.error = Uncertain("the connection broke")
             first, second = desk.writer.submit(Decide("default")), desk.writer.submit(bandit("other"))
-            for answer in await asyncio.gather(first, second):
-                assert (answer.status, answer.code) == (503, "stopping")
+            answers = await asyncio.gather(first, second)
+            assert [(answer.status, answer.code) for answer in answers] == [(503, "failed"), (503, "stopping")]
             with pytest.raises(Refusal, match="stopping"):
                 desk.writer.submit(Decide("default"))
             with pytest.raises(Uncertain):

@@ -40,6 +40,7 @@ POINTS_KEPT = "interrupted: measured points are kept, the same command without -
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 app.command("serve")(cli_service.serve_command)
 app.command("log")(cli_service.log_command)
+app.command("replay")(cli_service.replay_command)
 app.add_typer(cli_service.keys_app, name="keys")
 
 

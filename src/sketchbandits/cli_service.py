@@ -165,6 +165,40 @@ def log_command(
             terminal.stop(terminal.IO_ERROR, str(error))
 
 
+def replay_command(
+    state: Annotated[str, typer.Argument(metavar="STATE", help="The folder of a service, or postgresql://...")],
+    policy: Annotated[str, flag("NAME:OPTION=VALUE", "The policy to judge.", "multiscale")] = "multiscale",
+    bandit: Annotated[str, flag("NAME", "Whose decisions.", "default")] = "default",
+    estimator: Annotated[str, flag("replay|ips", "As it learns, or frozen halfway.", "replay")] = "replay",
+    seed: Annotated[str, flag("N", "The same seed gives the same estimate.", 0)] = "0",
+) -> None:
+    """Judge another policy by a log: what it would have earned.
+
+    Only a log with exploration permits it: see `serve --exploration`.
+    """
+    with _extra("service"):
+        from sketchbandits.service import offline
+        from sketchbandits.service.config import BanditConfig
+        from sketchbandits.service.log import LogDamaged, open_log
+        from sketchbandits.service.logged import read_bandit
+    database = _database(state)
+    with bad_values_refused():
+        validate.option("estimator", estimator, ("replay", "ips"))
+        contender = Contender.parse(policy)
+        config = BanditConfig(policy=contender.kind, options=dict(contender.options), seed=whole(seed))
+        try:
+            with contextlib.closing(open_log(database, read_only=True)) as log:
+                found = read_bandit(log.read(), bandit)
+        except (LogDamaged, OSError) as error:
+            terminal.stop(terminal.IO_ERROR, str(error))
+        build = lambda: config.build(found.features)  # noqa: E731
+        if estimator == "replay":
+            result = offline.replay(found.decisions, build, name=str(contender), seed=config.seed)
+        else:
+            result = offline.ips(found.decisions, build, name=str(contender))
+    print(result.text(), end="")
+
+
 def _database(state: str) -> str:
     from sketchbandits.service.service import LOG_FILE
 

@@ -22,7 +22,7 @@ LONGEST_WAIT = 60.0  # seconds that the service may ask for; after that the call
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _BUSY = frozenset({502, 503, 504})
 # With these words the service says that it has done nothing. A proxy's 502 or 504, or a 503 of another kind, does not.
-_NOTHING_DONE = frozenset({"busy", "not_ready", "storage"})
+_NOTHING_DONE = frozenset({"busy", "not_ready", "stopping", "storage"})
 
 
 class Send(NamedTuple):

@@ -40,7 +40,8 @@ _JSON_HEADERS = [(name.encode(), value.encode()) for name, value in _SAFETY.item
 _JSON_HEADERS.append((b"content-type", b"application/json"))
 _PAGE_SAFETY = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'",
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     "cache-control": "no-cache",

@@ -23,6 +23,10 @@ KEYS_KEPT = 100_000  # idempotency keys, the latest
 MINUTES_KEPT = 1_440
 
 
+class UnknownArm(ValueError):
+    """An id that no arm of the bandit ever had."""
+
+
 class Change(NamedTuple):
     """What an event says, before it is written or after it was read."""
 
@@ -102,7 +106,7 @@ class Bandit:
         unknown = [arm_id for arm_id in available if arm_id not in self.index]
         if unknown:
             shown = ", ".join(map(repr, unknown[:5])) + (" ..." if len(unknown) > 5 else "")
-            raise ValueError(f"arms must be ids that the bandit {self.name!r} has, got {shown}")
+            raise UnknownArm(f"arms must be ids that the bandit {self.name!r} has, got {shown}")
         return [self.index[arm_id] for arm_id in available]
 
     def overdue(self, now: float, most: int) -> list[int]:

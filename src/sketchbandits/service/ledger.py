@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from sketchbandits.linalg import Floats
-from sketchbandits.service.bandit import Bandit, Change, Choice, origin_of
+from sketchbandits.service.bandit import Bandit, Change, Choice, UnknownArm, origin_of
 from sketchbandits.service.config import BanditConfig, checked_name
 from sketchbandits.service.events import Kind, Record, features_of, parsed
 
@@ -180,7 +180,7 @@ class Ledger:
                 return [], _repeated(bandit, request, available, data)
             choices = _choices(bandit, request.count, available, group)
         except ValueError as error:
-            raise Refusal(422, "bad_value", str(error)) from None
+            raise _refusal(error) from None
         change = _decision(bandit, request, available, choices, group.next_number, now)
         group.next_number += request.count
         if request.key is not None:
@@ -226,7 +226,7 @@ class Ledger:
             data = {"bandit": bandit.name, "arms": arms, "t": now}
             return Change(Kind.ARMS_REMOVED, None, data), bandit.without_arms(arms)
         except (ValueError, MemoryError) as error:
-            raise Refusal(422, "bad_value", str(error) or "it does not fit into memory") from None
+            raise _refusal(error) from None
 
     def _create(self, operation: CreateBandit, now: float) -> tuple[Change, Any]:
         name, ids = checked_name(operation.name), list(operation.ids)
@@ -289,6 +289,12 @@ class Ledger:
                 batch.clear()
         self.apply(batch)
         return count
+
+
+def _refusal(error: Exception) -> Refusal:
+    if isinstance(error, UnknownArm):
+        return Refusal(404, "unknown_arm", str(error))
+    return Refusal(422, "bad_value", str(error) or "arms and policy must fit into memory")
 
 
 def _number(decision_id: str) -> int | None:

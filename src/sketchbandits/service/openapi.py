@@ -14,7 +14,7 @@ REFUSALS = {
     400: "The body is no JSON, or the query has something unknown.",
     401: "No key, a wrong one or a revoked one.",
     403: "The key's role does not suffice.",
-    404: "No such bandit or decision.",
+    404: "No such bandit, arm or decision.",
     409: "In conflict with what there is.",
     413: "The body is too large.",
     415: "The body is not application/json.",

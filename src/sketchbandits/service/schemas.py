@@ -2,20 +2,31 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from sketchbandits.experiments.contenders import KINDS
 from sketchbandits.service.config import LONGEST_DEADLINE, NAME
 from sketchbandits.validate import LARGEST
 
+BATCH = 1_000
+
+
+def _not_text(value: Any) -> Any:
+    """JSON knows one kind of number, and 2.0 is a whole one; "2" and true are none."""
+    if isinstance(value, bool | str):
+        raise ValueError("must be a whole number")
+    return value
+
+
 Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$", description="A bandit's name.")]
 ArmId = Annotated[str, Field(min_length=1, max_length=200)]
 DecisionId = Annotated[str, Field(min_length=1, max_length=64)]
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=BATCH, strict=False), BeforeValidator(_not_text)]
+Pending = Annotated[int, Field(ge=0, le=100_000, strict=False), BeforeValidator(_not_text)]
+Seed = Annotated[int, Field(ge=0, lt=2**63, strict=False), BeforeValidator(_not_text)]
 Policy = Literal["multiscale", "cslb", "oful", "linucb", "lints", "soful", "cbscfd", "dbslinucb", "cbrap", "ucb1"]
 assert set(Policy.__args__) == set(KINDS)  # type: ignore[attr-defined]
-
-BATCH = 1_000
 
 
 class Body(BaseModel):
@@ -34,7 +45,7 @@ class DecisionRequest(Body):
     key: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         None, description="A client's own key: the same key gets the same answer, however often it is sent."
     )
-    count: Annotated[int, Field(ge=1, le=BATCH)] = Field(1, description="How many, made before any of their rewards.")
+    count: Count = Field(1, description="How many, made before any of their rewards.")
 
 
 class Decision(Body):
@@ -145,8 +156,8 @@ class BanditRequest(Body):
     exploration: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     deadline: Annotated[float, Field(ge=1e-3, le=LONGEST_DEADLINE)] | None = None
     default_reward: Number = 0.0
-    pending: Annotated[int, Field(ge=0, le=100_000)] = 1_000
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    pending: Pending = 1_000
+    seed: Seed = 0
     arms: Annotated[list[Arm], Field(min_length=1, max_length=100_000)]
 
 

@@ -116,6 +116,7 @@ class _Good:
 
     def _by_sqlite(self) -> Iterator[Record]:
         with suppress(BadRecord, *UNREADABLE), closing(connect(self._database, read_only=True)) as view:
+            view.execute("PRAGMA writable_schema = ON")  # reads on in a file that is too short
             yield from verified(paged(lambda after: page_of_rows(view, after), 0), START)
 
     def _by_pages(self) -> Iterator[Record]:

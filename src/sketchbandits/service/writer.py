@@ -152,7 +152,7 @@ class Writer:
         try:
             plan = await self._serve([job.request for job in jobs])
         finally:
-            missing = Refusal(503, "stopping", "the service has failed: ask again shortly")
+            missing = Refusal(503, "failed", "the service has failed and whether it was done is not known: ask again")
             for job, answer in zip(jobs, plan.answers or [missing] * len(jobs), strict=True):
                 self._reply(job, answer)
 
