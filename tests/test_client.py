@@ -47,7 +47,7 @@ class FakeService:
 
     "drop": carried out, then the connection is closed without an answer; "hang": carried out, and no answer in time;
     "html": carried out, answered by something that is not the service; a number: that status, not carried out;
-    "timeout", "stopping": 503 that does not say whether it was carried out.
+    "timeout", "failed": 503 that does not say whether it was carried out.
     """
 
     def __init__(self):
@@ -155,7 +155,7 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(fault, int):
             self.reply(fault, json.dumps(error(REFUSALS[fault], "No.")).encode() if fault in REFUSALS else b"<html>")
             return
-        if fault in ("timeout", "stopping"):
+        if fault in ("timeout", "failed"):
             self.reply(503, json.dumps(error(fault, "Nobody knows.")).encode())
             return
         status, answer = service.answer(self.command, parts.path, parse_qs(parts.query), body)
@@ -388,7 +388,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("method", CHANGES)
 def test_a_change_whose_answer_is_lost_is_not_repeated(ask, service, method):
-    for fault in ("drop", 502, 504, "timeout", "stopping"):
+    for fault in ("drop", 502, 504, "timeout", "failed"):
         service.faults, sent = [fault], len(service.requests)
         with pytest.raises(Unanswered, match="Look whether it was carried out"):
             ask(method, *CHANGES[method])
