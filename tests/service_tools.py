@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import re
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from sketchbandits.service.service import Service, Settings
 ARMS = correlated_arms(n_arms=12, dim=5, group_size=3, normalize="max", seed=2)
 IDS = tuple(f"a{i}" for i in range(len(ARMS)))
 PATIENCE = 60.0
+COMPILED = {**os.environ, "NUMBA_DISABLE_JIT": "0"}  # a process of its own is the real one, also where tests run plain
 
 
 def bandit(name="default", **rules):
@@ -59,7 +61,7 @@ class Process:
             file.write("--- start\n")
             file.flush()
             command = [sys.executable, "-m", "sketchbandits", "serve", "--state", str(state), "--port", "0"]
-            self.process = subprocess.Popen([*command, *map(str, flags)], stderr=file, stdout=file)
+            self.process = subprocess.Popen([*command, *map(str, flags)], stderr=file, stdout=file, env=COMPILED)
         self.address = self._address()
 
     def text(self):

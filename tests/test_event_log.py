@@ -376,6 +376,20 @@ def flipped(data: bytes, place: int) -> bytes:
     return data[:place] + bytes([data[place] ^ 0x55]) + data[place + 1 :]
 
 
+def half_checkpointed(folder: Path) -> tuple[Path, list[Record]]:
+    """The files of a killed writer: most records in the file, three in a write-ahead log with old frames behind."""
+    source, copy = folder / "events.db", folder / "copy" / "events.db"
+    copy.parent.mkdir()
+    with closing(open_log(str(source))) as log:
+        records = log.append([event(k) for k in range(300)])
+        with closing(sqlite3.connect(source)) as other:
+            other.execute("PRAGMA wal_checkpoint(RESTART)")
+        records += log.append([event(k) for k in range(300, 303)])
+        for suffix in ("", "-wal", "-shm"):
+            shutil.copy(f"{source}{suffix}", f"{copy}{suffix}")
+    return copy, records
+
+
 class TestDamagedFiles:
     def test_a_killed_writer_leaves_nothing_to_mend(self, in_log: Wreck, in_file: Wreck) -> None:
         assert in_log.opened() == [] and in_file.opened() == []
@@ -427,17 +441,25 @@ class TestDamagedFiles:
         assert verdicts == {list, type(None)}
 
     def test_old_frames_behind_the_last_are_no_damage(self, tmp_path: Path) -> None:
-        source, copy = tmp_path / "events.db", tmp_path / "copy" / "events.db"
-        copy.parent.mkdir()
-        with closing(open_log(str(source))) as log:
-            records = log.append([event(k) for k in range(300)])
-            with closing(sqlite3.connect(source)) as other:
-                other.execute("PRAGMA wal_checkpoint(RESTART)")
-            records += log.append([event(k) for k in range(300, 303)])
-            for suffix in ("", "-wal", "-shm"):
-                shutil.copy(f"{source}{suffix}", f"{copy}{suffix}")
-            assert Path(f"{copy}-wal").stat().st_size > 10 * FRAME
+        copy, records = half_checkpointed(tmp_path)
+        assert Path(f"{copy}-wal").stat().st_size > 10 * FRAME
         assert recovered(str(copy)) == (records, [])
+
+    def test_a_log_that_is_refused_keeps_its_writes_where_they_were(self, tmp_path: Path) -> None:
+        copy, records = half_checkpointed(tmp_path)
+        main = copy.read_bytes()
+        copy.write_bytes(flipped(main, main.index(records[40].body)))
+        before = files(copy.parent)
+        for _ in range(2):
+            with pytest.raises(LogDamaged, match="record 41 "):
+                recovered(str(copy))
+            assert files(copy.parent) == before
+
+    def test_nothing_can_be_chained_to_a_bad_end(self, sqlite: str) -> None:
+        filled(sqlite, 20)
+        tamper(sqlite, "UPDATE events SET body = x'00' WHERE seq = 20")
+        with closing(open_log(sqlite)) as log:
+            assert log.last.seq == 19 and len(log.cuts) == 1
 
     def test_a_file_ahead_of_a_torn_log_is_used(self, tmp_path: Path) -> None:
         source, copy = tmp_path / "events.db", tmp_path / "copy" / "events.db"

@@ -8,11 +8,13 @@ import sys
 import threading
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 import pytest
-from service_tools import PATIENCE, Process, write_arms
+from service_tools import COMPILED, PATIENCE, Process, write_arms
 from test_ledger import state_of
 
+from sketchbandits.cli import main
 from sketchbandits.service.ledger import Ledger
 from sketchbandits.service.log import open_log
 from sketchbandits.service.recovery import recover
@@ -34,10 +36,18 @@ def ask(address, path, body=None, key=None, method=None):
         return json.load(answer)
 
 
-def command(*words):
-    return subprocess.run(
-        [sys.executable, "-m", "sketchbandits", *map(str, words)], capture_output=True, text=True, timeout=PATIENCE
-    )
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """A command that ends by itself, in this process."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["sketchbandits", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        printed = capsys.readouterr()
+        return SimpleNamespace(returncode=end.value.code or 0, stdout=printed.out, stderr=printed.err)
+
+    return run
 
 
 def hammer(address, acknowledged, stop):
@@ -107,7 +117,10 @@ def test_a_slow_request_is_ended_and_others_are_served(tmp_path, arms, monkeypat
     )
     errors = tmp_path / "stderr"
     words = ["serve", "--arms", str(arms), "--state", str(tmp_path / "s"), "--port", "0", *UCB1]
-    with errors.open("w") as file, subprocess.Popen([sys.executable, "-c", code, *words], stderr=file) as process:
+    with (
+        errors.open("w") as file,
+        subprocess.Popen([sys.executable, "-c", code, *words], stderr=file, env=COMPILED) as process,
+    ):
         while "serving" not in errors.read_text():
             assert process.poll() is None, errors.read_text()
         port = int(errors.read_text().rpartition("127.0.0.1:")[2].split(":")[0])
@@ -121,7 +134,7 @@ def test_a_slow_request_is_ended_and_others_are_served(tmp_path, arms, monkeypat
         assert process.wait(PATIENCE) == 0
 
 
-def test_keys_are_made_listed_and_revoked_while_it_runs(tmp_path, arms):
+def test_keys_are_made_listed_and_revoked_while_it_runs(tmp_path, arms, command):
     state = tmp_path / "state"
     service = Process(state, "--arms", arms, *UCB1)
     assert ask(service.address, "/v1/bandits")["bandits"][0]["name"] == "default"
@@ -141,7 +154,7 @@ def test_keys_are_made_listed_and_revoked_while_it_runs(tmp_path, arms):
     assert service.stop(signal.SIGTERM) == 0
 
 
-def test_what_serve_refuses(tmp_path, arms):
+def test_what_serve_refuses(tmp_path, arms, command):
     state = tmp_path / "state"
     busy = socket.create_server(("127.0.0.1", 0))
     port = busy.getsockname()[1]
@@ -163,7 +176,7 @@ def test_what_serve_refuses(tmp_path, arms):
     busy.close()
 
 
-def test_a_state_folder_has_one_service_and_keeps_its_rules(tmp_path, arms):
+def test_a_state_folder_has_one_service_and_keeps_its_rules(tmp_path, arms, command):
     state = tmp_path / "state"
     service = Process(state, "--arms", arms, *UCB1)
     done = command("serve", "--state", state, "--port", 0)
@@ -179,7 +192,7 @@ def test_a_state_folder_has_one_service_and_keeps_its_rules(tmp_path, arms):
     assert again.stop(signal.SIGTERM) == 0
 
 
-def test_log_checks_and_cuts(tmp_path, arms):
+def test_log_checks_and_cuts(tmp_path, arms, command):
     state = tmp_path / "state"
     service = Process(state, "--arms", arms, *UCB1)
     for _ in range(5):
