@@ -68,7 +68,7 @@ def state_of(ledger):
             {leaf: array.tobytes() for leaf, array in snapshot.leaves(bandit.policy.state)},
             dict(bandit.policy.settings),
             list(bandit.waiting.items()),
-            [n for n in bandit.due if n in bandit.waiting],
+            bandit.next_deadline(),
             list(bandit.keys.items()),
             bandit.ids[:],
             dict(bandit.index),

@@ -22,6 +22,7 @@ class Fixed:
 
     def __init__(self, policy):
         self.policy, self.active = policy, np.ones(policy.N, bool)
+        self.cheap = isinstance(policy, naive.UCB1)  # to ask for a choice
 
     def book(self, arm, reward):
         self.policy.update(arm, reward)
@@ -75,6 +76,8 @@ class Multiscale:
 
     Its budget counts free slots too: a cluster's room doubles when it is full, and empty clusters are made ahead.
     """
+
+    cheap = True
 
     def __init__(
         self, arms, *, sketch_size=SKETCH_SIZE, ridge=None, radius="mixture", budget=2048, noise=1.0, theta_norm=1.0,

@@ -95,6 +95,7 @@ def _serve(settings: Any, host: str, port: int) -> None:
     address = f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}"
 
     def ready(service: Any) -> None:
+        starting.close()
         found = service.recovered
         print(
             f"serving {len(service.ledger.bandits)} bandit(s) at {address}: snapshot {found.snapshot.seq}, "
@@ -106,7 +107,8 @@ def _serve(settings: Any, host: str, port: int) -> None:
     def progress(done: int, total: int) -> None:
         watch("recovering", f"record {done:,} of {total:,}", done / max(total, 1))
 
-    with terminal.progress() as watch, bad_values_refused():
+    with contextlib.ExitStack() as starting, bad_values_refused():
+        watch = starting.enter_context(terminal.progress())
         try:
             serve.serve(settings, bound, ready, progress)
         except (LogDamaged, LogInUse, Uncertain, OSError) as error:

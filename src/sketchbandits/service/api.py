@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from sketchbandits.service import metrics
 from sketchbandits.service.endpoints import ENDPOINTS, Endpoint
-from sketchbandits.service.keys import CLIENT
+from sketchbandits.service.keys import ADMIN, CLIENT
 from sketchbandits.service.ledger import Refusal
 from sketchbandits.service.openapi import document
 from sketchbandits.service.schemas import NoQuery
@@ -98,11 +98,14 @@ def _call(service: Service, endpoint: Endpoint) -> Call:
     if endpoint.bodies:
         body_type = TypeAdapter(functools.reduce(operator.or_, endpoint.bodies))
 
+    settings = service.settings
+    limit = settings.admin_body_limit if endpoint.role == ADMIN else settings.body_limit
+
     async def call(request: Request) -> Answer:
         if endpoint.role is not None:
             _authorise(service, request, endpoint.role)
         query = _query(request, endpoint.query)
-        body = None if body_type is None else _parsed(body_type, await _body(service, request))
+        body = None if body_type is None else _parsed(body_type, await _body(request, limit))
         return _Json(*await endpoint.handler(service, query, body))
 
     return call
@@ -127,7 +130,7 @@ def _authorise(service: Service, request: Request, needed: str) -> None:
 
 def _check_host(service: Service, request: Request) -> None:
     """Without keys, a page from elsewhere must not reach the service under a name of its own."""
-    if (hosts := service.settings.hosts) is None:
+    if (hosts := service.settings.hosts) is None or not service.open:
         return
     host = _header(request, b"host")
     name = host.rsplit(":", 1)[0] if host.rpartition(":")[2].isdecimal() else host
@@ -150,8 +153,7 @@ def _query(request: Request, model: type[BaseModel]) -> Any:
         raise Refusal(400 if unknown else 422, "bad_query", _sentence(error)) from None
 
 
-async def _body(service: Service, request: Request) -> bytes:
-    limit = service.settings.body_limit
+async def _body(request: Request, limit: int) -> bytes:
     if _header(request, b"content-type").partition(";")[0].strip().lower() != "application/json":
         raise Refusal(415, "not_json", "the header Content-Type must be application/json")
     if (length := _header(request, b"content-length")).isdecimal() and int(length) > limit:

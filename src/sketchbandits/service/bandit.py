@@ -7,7 +7,7 @@ changes in the same order, so what it arrives at is equal to the bit.
 import hashlib
 import itertools
 import math
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -65,9 +65,9 @@ class Bandit:
         self.ids = list(ids)
         self.index = {arm_id: i for i, arm_id in enumerate(self.ids)}
         self.origin = ""  # a digest of the arms it was created with
-        self.waiting: dict[int, Waiting] = {}
-        self.due: deque[int] = deque()  # decisions by age, where there is a deadline; some are rewarded since
-        self.keys: dict[str, int] = {}  # idempotency key -> number of the record that answered it
+        # Ordered dictionaries find their oldest entry at once, however many before it are gone.
+        self.waiting: OrderedDict[int, Waiting] = OrderedDict()
+        self.keys: OrderedDict[str, int] = OrderedDict()  # idempotency key -> number of the record that answered it
         self.decisions = self.rewards = self.defaults = 0
         self.reward_sum = 0.0
         self.minutes: dict[int, list[float]] = {}  # start -> decisions, rewards, their sum, defaults
@@ -111,20 +111,17 @@ class Bandit:
 
     def overdue(self, now: float, most: int) -> list[int]:
         """The oldest decisions that are past the deadline, at most ``most``."""
-        late: list[int] = []
-        for number in itertools.islice(self.due, most):
-            if (waiting := self.waiting.get(number)) is None:
-                continue
-            if waiting.time + (self.config.deadline or 0.0) > now:
-                break
-            late.append(number)
-        return late
+        if self.config.deadline is None:
+            return []
+        latest = now - self.config.deadline
+        late = itertools.takewhile(lambda item: item[1].time <= latest, self.waiting.items())
+        return [number for number, _ in itertools.islice(late, most)]
 
     def next_deadline(self) -> float | None:
         """When the oldest outstanding decision falls due; none where nothing will."""
-        while self.due and self.due[0] not in self.waiting:
-            self.due.popleft()
-        return self.waiting[self.due[0]].time + (self.config.deadline or 0.0) if self.due else None
+        if self.config.deadline is None or not self.waiting:
+            return None
+        return next(iter(self.waiting.values())).time + self.config.deadline
 
     # Choosing: no side effects.
 
@@ -154,14 +151,12 @@ class Bandit:
         n, token, time = data["n"], data["token"], data["t"]
         for i, arm in enumerate(data["arms"]):
             self.waiting[n + i] = Waiting(arm, token, time)
-            if self.config.deadline is not None:
-                self.due.append(n + i)
         self.decisions += len(data["arms"])
         self._minute(time)[0] += len(data["arms"])
         if (key := data.get("key")) is not None:
             self.keys[key] = seq
             if len(self.keys) > KEYS_KEPT:
-                del self.keys[next(iter(self.keys))]
+                self.keys.popitem(last=False)
 
     def rewarded(self, changes: Sequence[Change]) -> None:
         """Rewards came, or deadlines passed: one compiled call for all."""

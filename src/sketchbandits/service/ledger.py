@@ -5,6 +5,7 @@ A group of requests is planned together: its decisions know of each other as pen
 group. Recovery calls `apply` alone.
 """
 
+import logging
 import os
 import re
 from collections import Counter, deque
@@ -16,6 +17,8 @@ from sketchbandits.linalg import Floats
 from sketchbandits.service.bandit import Bandit, Change, Choice, UnknownArm, origin_of
 from sketchbandits.service.config import BanditConfig, checked_name
 from sketchbandits.service.events import Kind, Record, features_of, parsed
+
+logger = logging.getLogger("sketchbandits.service")
 
 _ID = re.compile(r"([1-9][0-9]{0,17})-([0-9a-f]{8})")
 _REPLAYED_TOGETHER = 4_096
@@ -154,6 +157,9 @@ class Ledger:
                     changes, answer = self._reward(request, facts, group, now)
             except Refusal as refusal:
                 changes, answer = [], refusal
+            except Exception:  # nothing has changed, so one request that nobody foresaw must not end all others
+                logger.exception("planning failed: %r", request)
+                changes, answer = [], Refusal(500, "internal", "something went wrong here; it is in the service's log")
             plan.changes += changes
             plan.answers.append(answer)
         return plan

@@ -28,8 +28,9 @@ class Settings:
     state: Path
     database: str | None = None
     open: bool = False  # while no keys exist nobody needs one: only where nothing but loopback is served
-    hosts: tuple[str, ...] | None = None  # names that a request may call this host by; all where none
+    hosts: tuple[str, ...] | None = None  # names that a request may call an open service by; any where none
     body_limit: int = 1 << 20
+    admin_body_limit: int = 1 << 26  # arms of a bandit in one body
     answer_seconds: float = 30.0
     waiting: int = WAITING
     snapshot_every: int = SNAPSHOT_EVERY
@@ -56,13 +57,16 @@ class Service:
         """Whether decisions are served."""
         return self.warm and self.writer is not None and self.writer.failure is None and not self.stopping
 
-    def role_of(self, key: str | None) -> str | None:
-        """What a key may do; on loopback, as long as there never was a key, everybody may do everything."""
+    @property
+    def open(self) -> bool:
+        """Whether nobody needs a key: on loopback, as long as there never was one."""
         if self.settings.open and not self._closed:
             self._closed = self.keys.in_use
-            if not self._closed:
-                return ADMIN
-        return self.keys.role_of(key)
+        return self.settings.open and not self._closed
+
+    def role_of(self, key: str | None) -> str | None:
+        """What a key may do; everything where nobody needs one."""
+        return ADMIN if self.open else self.keys.role_of(key)
 
     def allows(self, role: str | None, needed: str) -> bool:
         """Whether a role suffices."""

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import shutil
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,10 +101,8 @@ def _bandit_to_json(bandit: Bandit) -> dict[str, Any]:
 def _bandit_from_json(name: str, value: dict[str, Any], path: Path) -> Bandit:
     config = BanditConfig.from_json(value["config"])
     bandit = Bandit(name, config, config.policy_type.load(path), value["ids"], created=value["created"])
-    bandit.origin, bandit.index, bandit.keys = value["origin"], value["index"], value["keys"]
-    bandit.waiting = {number: Waiting(*rest) for number, *rest in value["waiting"]}
-    if config.deadline is not None:
-        bandit.due.extend(bandit.waiting)
+    bandit.origin, bandit.index, bandit.keys = value["origin"], value["index"], OrderedDict(value["keys"])
+    bandit.waiting = OrderedDict((number, Waiting(*rest)) for number, *rest in value["waiting"])
     bandit.reward_sums = np.array(value["reward_sums"])
     bandit.decisions, bandit.rewards, bandit.defaults, bandit.reward_sum = value["totals"]
     bandit.minutes = {start: minute for start, *minute in value["minutes"]}
