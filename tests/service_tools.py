@@ -70,7 +70,7 @@ class Process:
     def _address(self):
         limit = time.monotonic() + PATIENCE
         while self.process.poll() is None and time.monotonic() < limit:
-            if found := re.search(r"serving .* at (http://\S+): ", self.text()):
+            if found := re.search(r"serving .* at (http://\S+)\n", self.text()):
                 return found[1]
             time.sleep(0.02)
         self.kill()

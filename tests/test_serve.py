@@ -123,7 +123,7 @@ def test_a_slow_request_is_ended_and_others_are_served(tmp_path, arms, monkeypat
     ):
         while "serving" not in errors.read_text():
             assert process.poll() is None, errors.read_text()
-        port = int(errors.read_text().rpartition("127.0.0.1:")[2].split(":")[0])
+        port = int(errors.read_text().rpartition("127.0.0.1:")[2])
         head = b"POST /v1/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         for begun in (b"", b"POST /v1/dec", head + b"Content-Length: 100\r\n\r\n{"):
             with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as slow:

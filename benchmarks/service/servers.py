@@ -45,7 +45,7 @@ class Served:
 
     def _address(self):
         while self.process.poll() is None:
-            if found := re.search(r"serving .* at (http://\S+): ", self.text()):
+            if found := re.search(r"serving .* at (http://\S+)\n", self.text()):
                 self.ready_seconds = time.perf_counter() - self.started
                 return found[1]
             time.sleep(0.01)

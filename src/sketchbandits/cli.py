@@ -38,10 +38,6 @@ INTERRUPTED = "interrupted: finished runs are kept, the same command goes on fro
 POINTS_KEPT = "interrupted: measured points are kept, the same command without --fresh goes on from there"
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
-app.command("serve")(cli_service.serve_command)
-app.command("log")(cli_service.log_command)
-app.command("replay")(cli_service.replay_command)
-app.add_typer(cli_service.keys_app, name="keys")
 
 
 def main() -> None:
@@ -263,6 +259,12 @@ def bench_command(
         terminal.stop(terminal.INTERRUPTED, POINTS_KEPT)
     except MemoryError as error:
         terminal.stop(terminal.IO_ERROR, f"arms and policies must fit into memory: {error or 'they do not'}")
+
+
+app.command("serve")(cli_service.serve_command)
+app.add_typer(cli_service.keys_app, name="keys")
+app.command("log")(cli_service.log_command)
+app.command("replay")(cli_service.replay_command)
 
 
 class _Kind(NamedTuple):

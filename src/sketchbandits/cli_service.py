@@ -96,13 +96,11 @@ def _serve(settings: Any, host: str, port: int) -> None:
 
     def ready(service: Any) -> None:
         starting.close()
-        found = service.recovered
-        print(
-            f"serving {len(service.ledger.bandits)} bandit(s) at {address}: snapshot {found.snapshot.seq}, "
-            f"{found.replayed} records replayed in {found.seconds:.2f} s",
-            file=sys.stderr,
-            flush=True,
-        )
+        found, count = service.recovered, len(service.ledger.bandits)
+        if found.snapshot.seq or found.replayed:
+            brought = f"snapshot {found.snapshot.seq:,} and {found.replayed:,} records after it"
+            print(f"recovered from {brought} in {found.seconds:.2f} s", file=sys.stderr)
+        print(f"serving {count} bandit{'' if count == 1 else 's'} at {address}", file=sys.stderr, flush=True)
 
     def progress(done: int, total: int) -> None:
         watch("recovering", f"record {done:,} of {total:,}", done / max(total, 1))

@@ -181,7 +181,8 @@ def _sentence(error: ValidationError) -> str:
     place = ".".join(str(part) for part in entry["loc"] if not str(part)[:1].isupper()) or "the body"
     given = repr(entry["input"])
     shown = given if len(given) <= 80 else f"{given[:77]}..."
-    return f"{place}: {entry['msg'][:1].lower()}{entry['msg'][1:]}, got {shown}"
+    wrong = entry["msg"].removeprefix("Value error, ")
+    return f"{place}: {wrong[:1].lower()}{wrong[1:]}, got {shown}"
 
 
 class _Json:
