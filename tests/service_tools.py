@@ -15,7 +15,7 @@ import numpy as np
 from sketchbandits.environments import correlated_arms
 from sketchbandits.service.api import make_app
 from sketchbandits.service.config import BanditConfig
-from sketchbandits.service.ledger import CreateBandit
+from sketchbandits.service.requests import CreateBandit
 from sketchbandits.service.service import Service, Settings
 
 ARMS = correlated_arms(n_arms=12, dim=5, group_size=3, normalize="max", seed=2)

@@ -7,7 +7,8 @@ from sketchbandits import snapshot
 from sketchbandits.environments import correlated_arms
 from sketchbandits.service.config import BanditConfig
 from sketchbandits.service.events import START, Kind, Record, chained, features_of, parsed
-from sketchbandits.service.ledger import AddArms, CreateBandit, Decide, Facts, Ledger, Refusal, RemoveArms, Reward
+from sketchbandits.service.ledger import Facts, Ledger
+from sketchbandits.service.requests import AddArms, CreateBandit, Decide, Refusal, RemoveArms, Reward
 from sketchbandits.service.snapshots import Snapshots, frozen
 
 ARMS = correlated_arms(n_arms=30, dim=8, group_size=3, normalize="max", seed=1)

@@ -157,7 +157,7 @@ def another_choice(rows):
 PLANTED = {
     "another reward": (change(Kind.REWARD, 3, "reward", lambda y: y + 0.01), "the bound of arm"),
     "another reward of scales": (
-        change(Kind.REWARD, 3, "reward", lambda y: y + 2.0, bandit="scales"),
+        change(Kind.REWARD, 3, "reward", lambda y: y - 9.0, bandit="scales"),
         "the bound of arm|the twin chooses",
     ),
     "an arm that was not decided": (change(Kind.REWARD, 2, "arm", lambda arm: arm + 1), "was for arm"),
@@ -186,14 +186,16 @@ PLANTED = {
 }
 
 
+def test_rewriting_alone_is_harmless(written, tmp_path):
+    shutil.copytree(written, tmp_path / "state")
+    with rewritten(tmp_path / "state"):
+        pass
+    checker.check(tmp_path / "state")
+
+
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_inconsistency_is_found(name, written, tmp_path):
     plant, words = PLANTED[name]
-    shutil.copytree(written, tmp_path / "state")
-    with rewritten(tmp_path / "state") as rows:
-        pass
-    checker.check(tmp_path / "state")  # the rewriting alone is harmless
-    shutil.rmtree(tmp_path / "state")
     shutil.copytree(written, tmp_path / "state")
     with rewritten(tmp_path / "state") as rows:
         plant(rows)
@@ -205,7 +207,8 @@ def test_a_planted_inconsistency_is_found(name, written, tmp_path):
     ("statement", "words"),
     [
         ("DELETE FROM events WHERE seq = 30", "record 30 is missing"),
-        ("UPDATE events SET body = replace(CAST(body AS TEXT), '1', '2') WHERE seq = 30", "record 30"),
+        ("UPDATE events SET body = CAST(replace(body, '1', '2') AS BLOB) WHERE seq = 30", "record 30 does not fit"),
+        ("UPDATE events SET body = CAST(body AS TEXT) WHERE seq = 30", "record 30 is not of the types"),
         ("UPDATE events SET chain = chain + 1 WHERE seq = 30", "record 30 does not fit the chain"),
         ("PRAGMA user_version = 2", "not a log of format 1"),
     ],
@@ -214,7 +217,7 @@ def test_a_damaged_chain_is_found(statement, words, written, tmp_path):
     shutil.copytree(written, tmp_path / "state")
     with contextlib.closing(sqlite3.connect(tmp_path / "state" / "events.db", isolation_level=None)) as database:
         database.execute(statement)
-    with pytest.raises((Inconsistent, TypeError), match=words):
+    with pytest.raises(Inconsistent, match=words):
         checker.check(tmp_path / "state")
 
 

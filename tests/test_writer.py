@@ -8,8 +8,9 @@ from service_tools import ARMS, IDS, bandit, run
 from test_ledger import state_of
 
 from sketchbandits.service.events import START, Kind, chained
-from sketchbandits.service.ledger import AddArms, Decide, Ledger, Refusal, Reward
+from sketchbandits.service.ledger import Ledger
 from sketchbandits.service.log import NotStored, Uncertain
+from sketchbandits.service.requests import AddArms, Decide, Refusal, Reward
 from sketchbandits.service.snapshots import Snapshots
 from sketchbandits.service.writer import Writer
 

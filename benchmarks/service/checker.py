@@ -49,6 +49,8 @@ def entries(path):
         for row in database.execute("SELECT seq, kind, decision, body, chain FROM events ORDER BY seq"):
             seq, kind, decision, body, claimed = row
             require(seq == last + 1, f"record {last + 1} is missing")
+            typed = type(kind) is int and type(decision) in (int, type(None)) and type(body) is bytes
+            require(typed, f"record {seq} is not of the types that a record has")
             head = struct.pack("<qqq", seq, kind, -1 if decision is None else decision)
             chain, last = zlib.crc32(body, zlib.crc32(head, chain)), seq
             require(chain == claimed, f"record {seq} does not fit the chain")

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -22,10 +23,15 @@ def write_arms(path, n_arms, dim, group_size=10, seed=0):
     return path
 
 
-class Served:
-    """``sketchbandits serve`` on a free port; `address` once it is ready."""
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        return bound.getsockname()[1]
 
-    def __init__(self, state, *flags, limits=None):
+
+class Served:
+    """``sketchbandits serve``, on a free port if not told which; `address` once it is ready."""
+
+    def __init__(self, state, *flags, limits=None, port=0, wait=True):
         handle, self.errors = tempfile.mkstemp(suffix=".log")
         command = [
             sys.executable,
@@ -35,12 +41,17 @@ class Served:
             "--state",
             str(state),
             "--port",
-            "0",
+            str(port),
             *map(str, flags),
         ]
         self.started = time.perf_counter()
         self.process = subprocess.Popen(command, stderr=handle, stdout=handle, preexec_fn=limits)
         os.close(handle)
+        if wait:
+            self.wait()
+
+    def wait(self):
+        """Until it is ready; whether it is."""
         self.address = self._address()
 
     def _address(self):

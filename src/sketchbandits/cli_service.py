@@ -56,7 +56,7 @@ def serve_command(
     with _extra("service"):
         from sketchbandits.service import serve
         from sketchbandits.service.config import BanditConfig
-        from sketchbandits.service.ledger import CreateBandit
+        from sketchbandits.service.requests import CreateBandit
         from sketchbandits.service.service import Settings
     folder = _state_folder(state)
     rules = {"exploration": number(exploration), "default_reward": number(default_reward), "pending": whole(pending)}

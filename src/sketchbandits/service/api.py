@@ -23,8 +23,8 @@ from starlette.types import Receive, Scope, Send
 from sketchbandits.service import metrics
 from sketchbandits.service.endpoints import ENDPOINTS, Endpoint
 from sketchbandits.service.keys import ADMIN, CLIENT
-from sketchbandits.service.ledger import Refusal
 from sketchbandits.service.openapi import document
+from sketchbandits.service.requests import Refusal
 from sketchbandits.service.schemas import NoQuery
 from sketchbandits.service.service import Service
 from sketchbandits.service.writer import RETRY_SECONDS

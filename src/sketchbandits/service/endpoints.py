@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from sketchbandits.service import schemas, views
 from sketchbandits.service.config import BanditConfig
 from sketchbandits.service.keys import ADMIN, CLIENT
-from sketchbandits.service.ledger import AddArms, Answer, CreateBandit, Decide, Refusal, RemoveArms, Reward
+from sketchbandits.service.requests import AddArms, Answer, CreateBandit, Decide, Refusal, RemoveArms, Reward
 from sketchbandits.service.service import Service
 
 Result = tuple[int, dict[str, Any]]

@@ -13,73 +13,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sketchbandits.linalg import Floats
 from sketchbandits.service.bandit import Bandit, Change, Choice, UnknownArm, origin_of
 from sketchbandits.service.config import BanditConfig, checked_name
 from sketchbandits.service.events import Kind, Record, features_of, parsed
+from sketchbandits.service.requests import (
+    AddArms,
+    Answer,
+    CreateBandit,
+    Decide,
+    Operation,
+    Refusal,
+    Request,
+    Reward,
+)
 
 logger = logging.getLogger("sketchbandits.service")
 
 _ID = re.compile(r"([1-9][0-9]{0,17})-([0-9a-f]{8})")
 _REPLAYED_TOGETHER = 4_096
-
-
-class Refusal(Exception):
-    """A request that cannot be met: an HTTP status, a word for programs, a sentence for people."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code, self.message = status, code, message
-
-
-@dataclass(frozen=True, slots=True)
-class Decide:
-    """Choose ``count`` arms; the same ``key`` gets the same answer."""
-
-    bandit: str
-    available: tuple[str, ...] | None = None
-    key: str | None = None
-    count: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Reward:
-    """Book the rewards of decisions: pairs of id and value."""
-
-    bandit: str
-    items: tuple[tuple[str, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CreateBandit:
-    """A new bandit with its arms."""
-
-    name: str
-    config: BanditConfig
-    ids: tuple[str, ...]
-    features: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class AddArms:
-    """More arms for a bandit."""
-
-    bandit: str
-    ids: tuple[str, ...]
-    features: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveArms:
-    """Arms that are not to be played again."""
-
-    bandit: str
-    ids: tuple[str, ...]
-
-
-Request = Decide | Reward
-Operation = CreateBandit | AddArms | RemoveArms
-Answer = dict[str, Any] | Refusal
 
 
 class Questions(NamedTuple):

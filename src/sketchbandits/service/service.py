@@ -9,10 +9,11 @@ from pathlib import Path
 
 from sketchbandits.service.bandit import origin_of
 from sketchbandits.service.keys import ADMIN, CLIENT, KeyRing
-from sketchbandits.service.ledger import CreateBandit, Ledger, Refusal
+from sketchbandits.service.ledger import Ledger
 from sketchbandits.service.log import EventLog, open_log
 from sketchbandits.service.metrics import Histogram
 from sketchbandits.service.recovery import Progress, Recovered, recover
+from sketchbandits.service.requests import CreateBandit, Refusal
 from sketchbandits.service.snapshots import Snapshots
 from sketchbandits.service.writer import SNAPSHOT_EVERY, WAITING, Writer
 

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 from sketchbandits.service.bandit import Change
 from sketchbandits.service.events import Position
-from sketchbandits.service.ledger import Answer, Facts, Ledger, Operation, Plan, Refusal, Request, Reward
+from sketchbandits.service.ledger import Facts, Ledger, Plan
 from sketchbandits.service.log import EventLog, NotStored
+from sketchbandits.service.requests import Answer, Operation, Refusal, Request, Reward
 from sketchbandits.service.snapshots import Snapshots, frozen
 
 GROUP = 512  # requests in one commit at most

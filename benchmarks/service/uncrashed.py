@@ -1,0 +1,193 @@
+"""What a log must hold, and what a service that was never stopped would have done: for `crashes.py` and `soak.py`."""
+
+import itertools
+import json
+import subprocess
+import sys
+from collections import Counter
+
+from servers import HERE
+
+from sketchbandits import snapshot
+from sketchbandits.service.bandit import Change
+from sketchbandits.service.events import Kind, features_of, parsed
+from sketchbandits.service.ledger import Decide, Facts, Ledger
+
+
+def fingerprint(ledger):
+    """Everything that decides what a ledger does and shows next, to the bit."""
+    return ledger.next_number, {
+        name: (
+            {leaf: array.tobytes() for leaf, array in snapshot.leaves(bandit.policy.state)},
+            dict(bandit.policy.settings),
+            list(bandit.waiting.items()),
+            [number for number in bandit.due if number in bandit.waiting],
+            list(bandit.keys.items()),
+            list(bandit.ids),
+            dict(bandit.index),
+            (bandit.decisions, bandit.rewards, bandit.defaults, bandit.reward_sum, bandit.origin, bandit.created),
+            bandit.reward_sums.tobytes(),
+            {start: tuple(minute) for start, minute in bandit.minutes.items()},
+        )
+        for name, bandit in ledger.bandits.items()
+    }
+
+
+def _change(record):
+    features = features_of(record.body) if record.kind in (Kind.BANDIT, Kind.ARMS_ADDED) else None
+    return Change(record.kind, record.decision, parsed(record.body), features)
+
+
+class Uncrashed:
+    """A ledger in this process that follows the log and makes every decision anew before it takes the logged one."""
+
+    def __init__(self):
+        self.ledger, self.last = Ledger(), 0
+        self.decisions, self.differing = 0, []
+
+    def follow(self, records):
+        """Take more records of the log, group by group."""
+
+        def mark(entry):
+            record, change = entry
+            together = record.kind in (Kind.DECISION, Kind.REWARD)
+            return (change.data["t"], True) if together else (record.seq, False)
+
+        for _, group in itertools.groupby(((record, _change(record)) for record in records), mark):
+            entries = list(group)
+            self._decide([(record.seq, change) for record, change in entries if record.kind == Kind.DECISION])
+            self.ledger.apply((record.seq, change) for record, change in entries)
+            self.last = entries[-1][0].seq
+
+    def _decide(self, entries):
+        if not entries:
+            return
+        requests = []
+        for _, change in entries:
+            bandit, available = self.ledger.bandits[change.data["bandit"]], change.data.get("available")
+            ids = None if available is None else tuple(bandit.ids[arm] for arm in available)
+            requests.append(Decide(bandit.name, ids, change.data.get("key"), len(change.data["arms"])))
+        plan = self.ledger.plan(requests, Facts({}, {}), entries[0][1].data["t"])
+        for (seq, logged), mine in zip(entries, plan.changes, strict=True):
+            self.decisions += len(logged.data["arms"])
+            if any(logged.data[what] != mine.data[what] for what in ("n", "arms", "bounds", "p")):
+                self.differing.append(f"record {seq}: {logged.data} was decided, a service never stopped: {mine.data}")
+
+    def next_decisions(self, bandit, count):
+        """What the service is going to decide next."""
+        (change,) = self.ledger.plan([Decide(bandit, None, None, count)], Facts({}, {}), 0.0).changes
+        own = self.ledger.bandits[bandit]
+        data = change.data
+        return [(own.ids[arm], bound, p) for arm, bound, p in zip(data["arms"], data["bounds"], data["p"], strict=True)]
+
+
+class Acknowledged:
+    """A journal of clients against the log: what was acknowledged must be there, exactly so."""
+
+    def __init__(self, path):
+        self.path, self.at = path, 0
+        self.ids: dict[str, list[str]] = {}  # per bandit, of its arms
+        self.decided, self.booked, self.keys = {}, {}, {}
+        self.removed = set()
+        self.seen = Counter()
+        self.answered = set()
+        self.lost, self.wrong = [], []
+
+    def read(self, record):
+        """Take a record of the log."""
+        data = parsed(record.body)
+        if record.kind in (Kind.BANDIT, Kind.ARMS_ADDED):
+            self.ids.setdefault(data["bandit"], []).extend(data["ids"])
+        elif record.kind == Kind.ARMS_REMOVED:
+            self.removed |= {(data["bandit"], self.ids[data["bandit"]][arm]) for arm in data["arms"]}
+        elif record.kind == Kind.DECISION:
+            self._read_decisions(record.seq, data)
+        else:
+            self.booked[data["id"]] = (record.seq, data["bandit"], data["reward"], record.kind)
+
+    def _read_decisions(self, seq, data):
+        own = []
+        for i, arm in enumerate(data["arms"]):
+            name = f"{data['n'] + i}-{data['token']}"
+            own.append([name, self.ids[data["bandit"]][arm], data["bounds"][i], data["p"][i]])
+            self.decided[name] = (seq, data["bandit"])
+        self.keys[data["n"]] = (data.get("key"), own)
+
+    def check(self):
+        """Compare what clients have written since the last time."""
+        with open(self.path, "rb") as file:
+            file.seek(self.at)
+            lines = file.read()
+        whole = lines[: lines.rfind(b"\n") + 1]
+        self.at += len(whole)
+        for line in whole.splitlines():
+            kind, *rest = json.loads(line)
+            self.seen[kind] += 1
+            getattr(self, f"_{kind}")(*rest)
+
+    def _decided(self, body, answer):
+        shown = [list(d.values()) for d in answer["decisions"]]
+        first = int(shown[0][0].partition("-")[0])
+        if self.keys.get(first) != (body.get("key"), shown):
+            self.lost.append(f"acknowledged: {body} {answer}; logged: {self.keys.get(first)}")
+        self.answered |= {decision[0] for decision in shown}
+
+    def _outcome(self, bandit, decision, value, status):
+        self.seen[status] += 1
+        _, owner, booked, kind = self.booked.get(decision, (0, None, None, None))
+        fits = {
+            "accepted": booked == value and kind == Kind.REWARD,
+            "known": booked == value,
+            "conflict": booked is not None and booked != value,
+        }
+        if owner != bandit or not fits.get(status, False):
+            self.lost.append(f"{decision} was {status} with {value}; logged: {booked} ({kind}) of {owner}")
+        if status in ("accepted", "known"):
+            self.answered.add((decision, "outcome"))
+
+    def _added(self, bandit, name):
+        if name not in self.ids[bandit]:
+            self.lost.append(f"arm {name} was added to {bandit} and is not in the log")
+
+    def _removed(self, bandit, name):
+        if (bandit, name) not in self.removed:
+            self.lost.append(f"arm {name} was removed from {bandit} and that is not in the log")
+
+    def _repeated(self):
+        pass
+
+    def _wrong(self, text):
+        self.wrong.append(text)
+
+    def unanswered(self, after):
+        """What was logged after a record and never acknowledged to a client."""
+        decisions = [name for name, (seq, _) in self.decided.items() if seq > after and name not in self.answered]
+        rewards = [
+            name
+            for name, (seq, _, _, kind) in self.booked.items()
+            if seq > after and kind == Kind.REWARD and (name, "outcome") not in self.answered
+        ]
+        return decisions + rewards
+
+
+class Crowd:
+    """`clients.py` in its own process."""
+
+    def __init__(self, address, journal, *flags):
+        command = [sys.executable, HERE / "clients.py", address, journal, *flags]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self.process = subprocess.Popen([*map(str, command)], text=True, **pipes)
+
+    def tell(self, word):
+        """``go``, or ``pause``: then no request is under way on return."""
+        self.process.stdin.write(f"{word}\n")
+        self.process.stdin.flush()
+        if word == "pause" and self.process.stdout.readline().strip() != "paused":
+            raise RuntimeError("the clients' process has failed")
+
+    def stop(self):
+        """End it; returns how often each status was seen."""
+        self.tell("stop")
+        statuses = json.loads(self.process.stdout.readline())
+        self.process.wait(60)
+        return statuses
