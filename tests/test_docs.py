@@ -14,14 +14,15 @@ import sketchbandits
 from sketchbandits.policies.base import Policy
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+PAGES = ["README.md", *(str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs").rglob("*.md")))]
+NEEDS_A_SERVICE = "docs/howto/serve.md"  # its code runs in test_client.py
 
 
 def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / page).read_text(), flags=re.S | re.M)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python") and page != NEEDS_A_SERVICE])
 def test_code_on_the_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {}
@@ -42,7 +43,7 @@ def test_commands_named_in_documents_exist():
             [sys.executable, "-m", "sketchbandits", command, "--help"], capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, command
-    for script in set(re.findall(r"benchmarks/\w+\.py", text)):
+    for script in set(re.findall(r"benchmarks/(?:\w+/)?\w+\.py", text)):
         assert (ROOT / script).is_file(), script
 
 

@@ -16,7 +16,7 @@ from service_tools import ARMS, IDS, run, service_at
 
 from sketchbandits.service.config import BanditConfig
 from sketchbandits.service.events import START, Event, Kind, chained
-from sketchbandits.service.ledger import CreateBandit
+from sketchbandits.service.requests import CreateBandit
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks" / "service"
 sys.path.insert(0, str(BENCHMARKS))

@@ -40,6 +40,8 @@ class MemoryLog:
         return made
 
     def outcomes(self, decisions):
+        if self.error is not None:
+            raise self.error
         return {r.decision: (r.kind, r.body) for r in self.records if r.decision in decisions}
 
     def record(self, seq):
@@ -133,6 +135,8 @@ def test_what_is_not_stored_has_not_happened(tmp_path):
                 assert (answer.status, answer.code) == (503, "storage")
             refused = await desk.writer.submit(Decide("nobody"))
             assert refused.status == 404
+            old = await desk.writer.submit(Reward("default", (("77-00000000", 1.0),)))
+            assert (old.status, old.code) == (503, "storage"), "what the log alone knows cannot be told"
             assert state_of(desk.writer.ledger) == before and len(desk.log.records) == length
             desk.log.error = None
             assert not (await desk.ask(Decide("default", key="k")))["repeated"]

@@ -8,6 +8,7 @@ from twins import naive, twin_of
 
 KEYS_KEPT = 100_000  # a key may be used again after so many others
 TOLERANCE = 1e-8  # of bounds, relative
+ROUNDING = 1e-6  # of times in seconds since 1970
 NEARLY = 1e-7  # of the rule for pending pulls: rounding may decide at its limit
 
 
@@ -212,7 +213,7 @@ class Account:
         deadline, value = self.config["deadline"], self.config["default_reward"]
         require(deadline is not None, "a default is booked, and there is no deadline")
         late = data["t"] - (time + deadline)
-        require(late >= 0.0, f"a default is booked {-late:.6f} s before its deadline")
+        require(late >= -ROUNDING, f"a default is booked {-late:.6f} s before its deadline")
         require(data["reward"] == value, f"a default must be {value}, not {data['reward']}")
         self.defaults += 1
         self.latest_default = max(self.latest_default, late)

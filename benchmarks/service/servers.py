@@ -69,8 +69,12 @@ class Served:
         if self.process.poll() is None:
             self.process.send_signal(signal)
         code = self.process.wait(120)
-        os.unlink(self.errors)
+        Path(self.errors).unlink(missing_ok=True)
         return code
+
+    def close(self):
+        """End it in any case."""
+        self.stop(9)
 
     def cpu_seconds(self):
         return cpu_seconds(self.process.pid)

@@ -11,7 +11,8 @@ from servers import HERE
 from sketchbandits import snapshot
 from sketchbandits.service.bandit import Change
 from sketchbandits.service.events import Kind, features_of, parsed
-from sketchbandits.service.ledger import Decide, Facts, Ledger
+from sketchbandits.service.ledger import Facts, Ledger
+from sketchbandits.service.requests import Decide
 
 
 def fingerprint(ledger):
@@ -21,7 +22,6 @@ def fingerprint(ledger):
             {leaf: array.tobytes() for leaf, array in snapshot.leaves(bandit.policy.state)},
             dict(bandit.policy.settings),
             list(bandit.waiting.items()),
-            [number for number in bandit.due if number in bandit.waiting],
             list(bandit.keys.items()),
             list(bandit.ids),
             dict(bandit.index),
@@ -188,6 +188,9 @@ class Crowd:
     def stop(self):
         """End it; returns how often each status was seen."""
         self.tell("stop")
-        statuses = json.loads(self.process.stdout.readline())
-        self.process.wait(60)
-        return statuses
+        return json.loads(self.process.stdout.readline())
+
+    def close(self):
+        """End it in any case."""
+        self.process.kill()
+        self.process.wait()

@@ -160,7 +160,12 @@ class Writer:
     async def _serve(self, requests: Sequence[Any]) -> Plan:
         if not isinstance(requests[0], Request):
             return await self._operate(requests[0])
-        plan = self.ledger.plan(requests, await self._facts(requests), self.clock())
+        try:
+            facts = await self._facts(requests)
+        except NotStored as error:
+            self._note_refusal(error)
+            return Plan(answers=[_refused_by_storage({})] * len(requests))
+        plan = self.ledger.plan(requests, facts, self.clock())
         if plan.changes and not await self._commit(plan.changes):
             plan.answers = [_refused_by_storage(answer) for answer in plan.answers]
         return plan
@@ -188,14 +193,17 @@ class Writer:
         try:
             records = await self._in_disk_thread(partial(_append, self.log, changes))
         except NotStored as error:
-            self.stats.not_stored += 1
-            logger.error("nothing of a group was stored: %s", error)
+            self._note_refusal(error)
             return False
         self.stats.commit_seconds += time.perf_counter() - started
         self.stats.groups += 1
         self.stats.records += len(records)
         self.ledger.apply(zip(records, changes, strict=True), built)
         return True
+
+    def _note_refusal(self, error: NotStored) -> None:
+        self.stats.not_stored += 1
+        logger.error("nothing of a group was stored: %s", error)
 
     def _reply(self, job: _Job, answer: Answer) -> None:
         self.waiting -= job.size
