@@ -192,14 +192,26 @@ def test_a_state_folder_has_one_service_and_keeps_its_rules(tmp_path, arms, comm
     assert again.stop(signal.SIGTERM) == 0
 
 
+def test_a_log_that_is_gone_is_not_begun_anew(tmp_path, arms, command):
+    state = tmp_path / "state"
+    service = Process(state, "--arms", arms, *UCB1)
+    assert service.stop(signal.SIGTERM) == 0
+    (state / "events.db").unlink()
+    done = command("serve", "--state", state, "--port", 0)
+    assert done.returncode == 1 and "records are missing" in done.stderr and done.stderr.count("\n") == 1
+
+
 def test_log_checks_and_cuts(tmp_path, arms, command):
     state = tmp_path / "state"
     service = Process(state, "--arms", arms, *UCB1)
     for _ in range(5):
         ask(service.address, "/v1/decisions", {})
-    service.kill()
+    assert service.stop(signal.SIGTERM) == 0
     assert command("log", state).stdout == "6 records, all good\n"
     done = command("log", state, "--cut", 4)
     assert done.returncode == 0 and "3 records" in done.stdout
     assert command("log", state).stdout == "3 records, all good\n"
+    again = Process(state)
+    assert ask(again.address, "/v1/bandits")["bandits"][0]["decisions"] == 2
+    assert again.stop(signal.SIGTERM) == 0
     assert command("log", tmp_path / "nothing").returncode == 1

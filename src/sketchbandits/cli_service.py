@@ -150,11 +150,14 @@ def log_command(
     """Check every record of a log; with --cut, give up what follows a damage."""
     with _extra("service"):
         from sketchbandits.service.log import LogDamaged, LogInUse, cut_back, open_log
+        from sketchbandits.service.service import SNAPSHOTS
+        from sketchbandits.service.snapshots import Snapshots
     database = _database(state)
     with bad_values_refused():
         try:
             if cut is not None:
                 done = cut_back(database, validate.whole("cut", whole(cut)))
+                Snapshots(Path(database).parent / SNAPSHOTS).set_aside(done.first)
                 print(f"cut back at record {done.first}: {done.records} records kept in {done.kept_in}")
                 return
             log = open_log(database, read_only=True)

@@ -94,5 +94,5 @@ def damaged(first_bad: int, next_good: int) -> LogDamaged:
     return LogDamaged(
         f"record {first_bad} of the log is missing or damaged, but good records follow (the next is {next_good}): "
         f"nothing was changed. Restore the log from a copy, or give up everything from record {first_bad} on with "
-        f"cut_back(database, {first_bad}), which keeps aside what it cuts off"
+        f"`sketchbandits log STATE --cut {first_bad}`, which keeps aside what it cuts off"
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sketchbandits.service.events import START, Position, Record
 from sketchbandits.service.ledger import Ledger
-from sketchbandits.service.log import EventLog
+from sketchbandits.service.log import EventLog, LogDamaged
 from sketchbandits.service.snapshots import Snapshots
 
 Progress = Callable[[int, int], None]
@@ -34,10 +34,18 @@ def recover(log: EventLog, snapshots: Snapshots, progress: Progress = lambda don
 
 
 def _newest(log: EventLog, snapshots: Snapshots) -> tuple[Position, Ledger]:
+    """The newest snapshot that the log holds. One beyond it means that records are gone: known only after a cut."""
     for position, ledger in snapshots.intact():
         if log.holds(position):
             return position, ledger
-        snapshots.passed_over.append(f"snapshot {position.seq}: the log has no such record, or another one")
+        if not log.cuts:
+            raise LogDamaged(
+                f"the log ends at record {log.last.seq} and does not hold record {position.seq}, of which there is a "
+                f"snapshot: records are missing, or it is another log. Restore it from a copy; or move the folder "
+                f"{snapshots.folder} away to go on from what the log has"
+            )
+        snapshots.set_aside(position.seq)
+        snapshots.passed_over.append(f"snapshot {position.seq}: beyond the place where the log was cut back")
     return START, Ledger()
 
 

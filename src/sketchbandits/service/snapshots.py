@@ -64,6 +64,13 @@ class Snapshots:
                 continue
             yield found
 
+    def set_aside(self, first: int) -> None:
+        """Pass over the snapshots of this record and later ones from now on; they are kept under another name."""
+        for seq in self._newest_first():
+            if seq >= first:
+                shutil.rmtree(self.folder / f"{seq}.aside", ignore_errors=True)
+                (self.folder / str(seq)).rename(self.folder / f"{seq}.aside")
+
     def _newest_first(self) -> list[int]:
         names = (entry.name for entry in self.folder.iterdir()) if self.folder.exists() else iter(())
         return sorted((int(name) for name in names if name.isdecimal()), reverse=True)

@@ -101,7 +101,7 @@ class _Good:
         if self.end == START:
             raise LogDamaged(
                 f"{self._database} is not a log of this service, or nothing of it can be read: nothing was changed. "
-                "Restore it from a copy, or give it up with cut_back(database, 1), which keeps it aside"
+                "Restore it from a copy, or give it up with `sketchbandits log STATE --cut 1`, which keeps it aside"
             )
 
     def close(self) -> None:
