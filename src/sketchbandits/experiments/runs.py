@@ -28,7 +28,17 @@ from sketchbandits.threads import one_blas_thread
 Advance = Callable[[int], None]  # called with the number of rounds just played
 N_LINEAR, N_EARLY = 200, 40  # checkpoints: evenly spaced, and evenly in the logarithm
 # Sources that no run passes through.
-_NOT_PLAYED = ("cli.py", "terminal.py", "__main__.py", "checks.py", "flags.py", "bench", "service")
+_NOT_PLAYED = (
+    "cli.py",
+    "cli_service.py",
+    "terminal.py",
+    "__main__.py",
+    "checks.py",
+    "flags.py",
+    "bench",
+    "client",
+    "service",
+)
 _PLAYED = ("runs.py", "scenes.py", "contenders.py")  # those of the experiments that every run does
 
 
