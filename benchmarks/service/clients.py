@@ -1,6 +1,6 @@
 """Random clients in a process of their own, for `crashes.py` and `soak.py`; whatever is acknowledged goes to a journal.
 
-    python clients.py ADDRESS JOURNAL [--threads 6] [--seed 0] [--pause 0.01] [--wild]
+    python clients.py ADDRESS JOURNAL [--threads 6] [--seed 0] [--pause 0.005] [--wild]
 
 Lines on standard input: ``go``, ``pause`` (answered by ``paused`` once no request is under way) and ``stop`` (answered
 by a line of JSON: how often each status was seen). Requests without an answer are sent again later, with the same key.
@@ -258,7 +258,7 @@ def main():
     parser.add_argument("journal")
     parser.add_argument("--threads", type=int, default=6)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--pause", type=float, default=0.01)
+    parser.add_argument("--pause", type=float, default=0.005)
     parser.add_argument("--wild", action="store_true")
     options = parser.parse_args()
     gate, journal = Gate(options.threads), Journal(options.journal)

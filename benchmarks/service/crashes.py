@@ -63,7 +63,7 @@ class Campaign:
         self.journal = Journal(folder / "journal")
         self.acknowledged, self.uncrashed = Acknowledged(folder / "journal"), Uncrashed()
         self.totals, self.mismatches, self.exits = Counter(), [], Counter()
-        self.start_seconds = 1.5
+        self.unfinished, self.start_seconds = set(), 1.5
         self.service = self.start()
         self._create()
         self.crowd = Crowd(self.address, folder / "journal", "--seed", seed)
@@ -115,7 +115,8 @@ class Campaign:
         with tempfile.TemporaryDirectory(dir=_memory()) as scratch:
             copy = Path(scratch) / "state"
             shutil.copytree(self.state, copy)
-            self.totals["interrupted snapshots"] += len(list(copy.glob("snapshots/*.part")))
+            self.unfinished |= {path.name for path in copy.glob("snapshots/*.part")}
+            self.totals["interrupted snapshots"] = len(self.unfinished)
             with contextlib.closing(open_log(str(copy / "events.db"))) as log:
                 self._compare(log, recover(log, Snapshots(copy / "snapshots")))
         self.acknowledged.check()

@@ -65,6 +65,15 @@ class Written:
         return self.path.with_name("events.db-wal")
 
 
+def write(folder, groups):
+    """A log, closed; and its files as they were before it was closed, as after ``kill -9``."""
+    folder.mkdir()
+    written = Written(folder, groups)
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    written.log.close()
+    return written, files
+
+
 class Tally:
     """What recovery made of the cuts."""
 
@@ -73,7 +82,8 @@ class Tally:
         self.wrong = []
 
     def __str__(self):
-        return f"{self.cuts:,} cuts: {self.prefixes:,} exact prefixes, {self.refused} left to a person, {len(self.wrong)} wrong"
+        kinds = f"{self.prefixes:,} exact prefixes, {self.refused} left to a person, {len(self.wrong)} wrong"
+        return f"{self.cuts:,} cuts: {kinds}"
 
 
 def recovered(state):
@@ -174,22 +184,19 @@ def every_byte(commits=2, pages=3):
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
         folder = Path(folder)
-        (folder / "log").mkdir()
-        written = Written(folder / "log", groups=40)
-        as_killed = {path.name: path.read_bytes() for path in (folder / "log").iterdir()}
-        written.log.close()
-        as_closed = {written.path.name: written.path.read_bytes()}
+        short, as_killed = write(folder / "killed", 12)
+        long, _ = write(folder / "closed", 40)
+        as_closed = {long.path.name: long.path.read_bytes()}
         tallies = {
-            "write-ahead log": cut_wal(as_killed, written, folder, commits, index=True),
-            "write-ahead log without its index": cut_wal(as_killed, written, folder, commits, index=False),
-            "main file": cut_main(as_closed, written, folder, pages),
+            "write-ahead log": cut_wal(as_killed, short, folder, commits, index=True),
+            "write-ahead log without its index": cut_wal(as_killed, short, folder, commits, index=False),
+            "main file": cut_main(as_closed, long, folder, pages),
         }
-        wal, main = written.wal.name, written.path.name
-        ends = {name: len(data) for name, data in (as_killed | as_closed).items()}
-        cases = (as_killed, wal, range(written.ends[-1 - commits][0], ends[wal])), (
-            as_closed,
-            main,
-            range(ends[main] - PAGE, ends[main]),
+        wal, main = short.wal.name, long.path.name
+        end = len(as_closed[main])
+        cases = (
+            (as_killed, wal, range(short.ends[-1 - commits][0] + 1, len(as_killed[wal]))),
+            (as_closed, main, range(end - PAGE, end)),
         )
         served = serve_some(cases, folder)
     for name, tally in tallies.items():
