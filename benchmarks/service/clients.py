@@ -179,7 +179,9 @@ class Client(threading.Thread):
             if self.rng.random() < 0.1:
                 return  # never
             value = round(self.rng.gauss(0.3, 1.0), 3)
-        answer = self.ask("POST", "/v1/rewards", json.dumps({"bandit": bandit, "decision_id": decision, "reward": value}))
+        answer = self.ask(
+            "POST", "/v1/rewards", json.dumps({"bandit": bandit, "decision_id": decision, "reward": value})
+        )
         if answer is None:
             self.again.append((self.reward, bandit, decision, value))
         elif self.expect(answer, f"reward {decision}", 200, 409):

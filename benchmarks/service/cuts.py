@@ -15,6 +15,8 @@ import signal
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from servers import Served
@@ -30,7 +32,7 @@ from sketchbandits.service.snapshots import Snapshots
 
 PAGE = 4096
 ARMS = correlated_arms(n_arms=9, dim=3, normalize="max", seed=1)
-SERVED = 6  # of the cut logs, by a real service
+SERVED = 3  # of the cut logs of each kind, by a real service
 
 
 class Written:
@@ -78,12 +80,12 @@ class Tally:
     """What recovery made of the cuts."""
 
     def __init__(self):
-        self.cuts = self.prefixes = self.refused = 0
+        self.cuts = self.prefixes = self.refused = self.served = 0
         self.wrong = []
 
     def __str__(self):
         kinds = f"{self.prefixes:,} exact prefixes, {self.refused} left to a person, {len(self.wrong)} wrong"
-        return f"{self.cuts:,} cuts: {kinds}"
+        return f"{self.cuts:,} cuts: {kinds}; {self.served} of them served by a real service"
 
 
 def recovered(state):
@@ -93,16 +95,20 @@ def recovered(state):
         return fingerprint(found.ledger), log.last.seq, bool(found.notes)
 
 
-def try_cut(files, name, offset, scratch, judge, tally, label):
-    """Cut one file of some at an offset, recover, and judge."""
-    state = scratch / "state"
+def _cut(files, name, offset, state):
+    """A folder with the files, one of them cut."""
     shutil.rmtree(state, ignore_errors=True)
     state.mkdir()
     for file, data in files.items():
         (state / file).write_bytes(data[:offset] if file == name else data)
+
+
+def try_cut(files, name, offset, folder, judge, tally):
+    """Cut one of the files at an offset, recover, and judge."""
+    _cut(files, name, offset, folder / "state")
     tally.cuts += 1
     try:
-        fault = judge(offset, *recovered(state))
+        fault = judge(offset, *recovered(folder / "state"))
     except LogDamaged as error:
         tally.refused += 1
         fault = judge(offset, None, -1, str(error))
@@ -110,11 +116,12 @@ def try_cut(files, name, offset, scratch, judge, tally, label):
         fault = f"{type(error).__name__}: {error}"
     tally.prefixes += fault is None
     if fault is not None:
-        tally.wrong.append(f"{label}, cut at byte {offset}: {fault}")
+        tally.wrong.append(f"cut at byte {offset}: {fault}")
 
 
-def cut_wal(files, written, scratch, commits, *, index):
-    """Behind each of the last commits and in the middle of them."""
+def cut_wal(folder, commits, *, index):
+    """At every byte of the last commits."""
+    written, files = write(folder / "log", 12)
     if not index:
         files = {name: data for name, data in files.items() if not name.endswith("-shm")}
     name, tally = written.wal.name, Tally()
@@ -128,14 +135,16 @@ def cut_wal(files, written, scratch, commits, *, index):
         return None if bool(told) != silent else f"what was cut was {'not ' * (not told)}told"
 
     for offset in _watched(range(first, size + 1), f"write-ahead log {'with' if index else 'without'} its index"):
-        try_cut(files, name, offset, scratch, judge, tally, "write-ahead log")
+        try_cut(files, name, offset, folder, judge, tally)
+    serve_some(files, name, range(first + 1, size), folder, tally)
     return tally
 
 
-def cut_main(files, written, scratch, pages):
+def cut_main(folder, pages):
     """At every byte of the last pages."""
-    tally = Tally()
-    size = len(files[written.path.name])
+    written, _ = write(folder / "log", 40)
+    files, name, tally = {written.path.name: written.path.read_bytes()}, written.path.name, Tally()
+    size = len(files[name])
 
     def judge(offset, state, last, told):
         if last < 0:
@@ -147,64 +156,54 @@ def cut_main(files, written, scratch, pages):
         return None if offset < size or last == max(written.states) else "records are missing from a whole file"
 
     for offset in _watched(range(max(size - pages * PAGE, 0), size + 1), "main file"):
-        try_cut(files, written.path.name, offset, scratch, judge, tally, "main file")
+        try_cut(files, name, offset, folder, judge, tally)
+    serve_some(files, name, range(size - PAGE, size), folder, tally)
     return tally
 
 
-def serve_some(cases, scratch):
-    """A real service starts on a cut log, says so, and decides."""
-    wrong, rng = [], random.Random(1)
-    for files, name, offsets in cases:
-        for offset in rng.sample(offsets, SERVED // len(cases)):
-            state = scratch / "served"
-            shutil.rmtree(state, ignore_errors=True)
-            state.mkdir()
-            for file, data in files.items():
-                (state / file).write_bytes(data[:offset] if file == name else data)
-            service = Served(state)
-            if "cut back" not in service.text() or b"default" not in service.get("/v1/bandits"):
-                wrong.append(f"{name} cut at byte {offset}: {service.text()}")
-            if service.stop(signal.SIGTERM) != 0:
-                wrong.append(f"{name} cut at byte {offset}: it does not stop as it should")
-    return wrong
+def serve_some(files, name, offsets, folder, tally):
+    """A real service starts on a cut log, says so, shows its bandit, and stops as it should."""
+    for offset in random.Random(1).sample(offsets, SERVED):
+        _cut(files, name, offset, folder / "state")
+        with contextlib.closing(Served(folder / "state")) as service:
+            good = "cut back" in service.text() and b"default" in service.get("/v1/bandits")
+            if not good or service.stop(signal.SIGTERM) != 0:
+                tally.wrong.append(f"served after a cut at byte {offset}: {service.text()}")
+        tally.served += 1
 
 
 def _watched(offsets, what):
     started = time.monotonic()
     for done, offset in enumerate(offsets):
-        if done % 500 == 0:
-            left = (time.monotonic() - started) / max(done, 1) * (len(offsets) - done)
-            text = f"\rcuts of the {what}: {done} of {len(offsets)}, {left:.0f} s left   "
-            print(text, end="", file=sys.stderr, flush=True)
+        if done and done % 2_000 == 0:
+            left = (time.monotonic() - started) / done * (len(offsets) - done)
+            print(f"cuts of the {what}: {done:,} of {len(offsets):,}, {left:.0f} s left", file=sys.stderr, flush=True)
         yield offset
 
 
-def every_byte(commits=2, pages=3):
-    """Cut everywhere; whether recovery is right everywhere."""
+PARTS = {
+    "write-ahead log": lambda folder, commits, pages: cut_wal(folder, commits, index=True),
+    "write-ahead log without its index": lambda folder, commits, pages: cut_wal(folder, commits, index=False),
+    "main file": lambda folder, commits, pages: cut_main(folder, pages),
+}
+
+
+def cut(part, commits, pages):
+    """One part, in a folder of its own."""
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as folder:
-        folder = Path(folder)
-        short, as_killed = write(folder / "killed", 12)
-        long, _ = write(folder / "closed", 40)
-        as_closed = {long.path.name: long.path.read_bytes()}
-        tallies = {
-            "write-ahead log": cut_wal(as_killed, short, folder, commits, index=True),
-            "write-ahead log without its index": cut_wal(as_killed, short, folder, commits, index=False),
-            "main file": cut_main(as_closed, long, folder, pages),
-        }
-        wal, main = short.wal.name, long.path.name
-        end = len(as_closed[main])
-        cases = (
-            (as_killed, wal, range(short.ends[-1 - commits][0] + 1, len(as_killed[wal]))),
-            (as_closed, main, range(end - PAGE, end)),
-        )
-        served = serve_some(cases, folder)
-    for name, tally in tallies.items():
-        print(f"\r{name}: {tally}")
-        for text in tally.wrong[:5]:
-            print(f"  {text[:300]}")
-    print(f"{SERVED} cut logs served by a real service, {len(served)} wrong", *served, sep="\n  ")
-    return not served and not any(tally.wrong for tally in tallies.values())
+        return PARTS[part](Path(folder), commits, pages)
+
+
+def every_byte(commits=2, pages=3):
+    """Cut everywhere, two parts at a time; whether recovery is right everywhere."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        tallies = {name: pool.submit(cut, name, commits, pages) for name in PARTS}
+        for name, tally in tallies.items():
+            print(f"{name}: {tally.result()}")
+            for text in tally.result().wrong[:5]:
+                print(f"  {text[:300]}")
+    return not any(tally.result().wrong for tally in tallies.values())
 
 
 def main():

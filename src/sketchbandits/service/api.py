@@ -4,7 +4,6 @@ Nothing that goes wrong inside is told to a client: it is logged, and the answer
 """
 
 import functools
-import json
 import logging
 import operator
 import time
@@ -22,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from sketchbandits.service import metrics
 from sketchbandits.service.endpoints import ENDPOINTS, Endpoint
+from sketchbandits.service.events import to_json
 from sketchbandits.service.keys import ADMIN, CLIENT
 from sketchbandits.service.openapi import document
 from sketchbandits.service.requests import Refusal
@@ -190,7 +190,7 @@ class _Json:
 
     def __init__(self, status: int, value: dict[str, Any], headers: dict[str, str] | None = None) -> None:
         self.status_code, self.headers = status, headers or {}
-        self.body = json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+        self.body = to_json(value).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         more = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]

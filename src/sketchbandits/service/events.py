@@ -19,6 +19,8 @@ FORMAT = 1  # of the log: the records below and the tables that hold them
 _HEAD = struct.Struct("<qqq")
 _NO_DECISION = -1
 
+to_json = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode  # `json.dumps` would make one for each call
+
 
 class Kind(IntEnum):
     """What happened; the numbers are part of the format."""
@@ -74,7 +76,7 @@ def chained(event: Event, after: Position) -> Record:
 
 def text(value: dict[str, Any]) -> bytes:
     """A body without features."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    return to_json(value).encode()
 
 
 def with_features(value: dict[str, Any], features: Floats) -> bytes:
