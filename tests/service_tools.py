@@ -1,6 +1,7 @@
 """A service in this process, asked through its ASGI application; and one in a process of its own."""
 
 import asyncio
+import atexit
 import contextlib
 import os
 import re
@@ -62,6 +63,7 @@ class Process:
             file.flush()
             command = [sys.executable, "-m", "sketchbandits", "serve", "--state", str(state), "--port", "0"]
             self.process = subprocess.Popen([*command, *map(str, flags)], stderr=file, stdout=file, env=COMPILED)
+        atexit.register(self.kill)  # nothing outlives a test that fails
         self.address = self._address()
 
     def text(self):

@@ -1,4 +1,4 @@
-"""One bandit as `checker.py` sees it: its arms, its outstanding decisions, its sums, and the slow twin of its policy."""
+"""One bandit as `checker.py` sees it: its arms, outstanding decisions and sums, and the slow twin of its policy."""
 
 import hashlib
 import math

@@ -1,4 +1,4 @@
-"""The service on a disk that fills up: a real small file system where root can mount one, else a limit on file sizes."""
+"""The service on a disk that fills up: a small file system where root can mount one, else a limit on file sizes."""
 
 import contextlib
 import json
