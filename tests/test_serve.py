@@ -1,5 +1,6 @@
 """The service as a process: it is killed, stopped, refused and asked by hand."""
 
+import contextlib
 import json
 import signal
 import socket
@@ -129,6 +130,12 @@ def test_a_slow_request_is_ended_and_others_are_served(tmp_path, arms, monkeypat
             with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as slow:
                 slow.sendall(begun)
                 assert slow.recv(1000) == b"", "closed without an answer"
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as endless:
+            with contextlib.suppress(OSError):
+                for _ in range(100):
+                    endless.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 10_000)
+            with contextlib.suppress(ConnectionError):
+                assert endless.recv(1000)[:12] in (b"", b"HTTP/1.1 400")
         assert ask(f"http://127.0.0.1:{port}", "/readyz") == {"status": "ready"}
         process.terminate()
         assert process.wait(PATIENCE) == 0

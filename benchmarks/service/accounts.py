@@ -4,7 +4,7 @@ import hashlib
 import math
 
 import numpy as np
-from twins import naive, twin_of
+from twins import twin_of
 
 KEYS_KEPT = 100_000  # a key may be used again after so many others
 TOLERANCE = 1e-8  # of bounds, relative
@@ -185,11 +185,7 @@ class Account:
 
     def _nearly(self, pending, allowed, arm):
         """Whether rounding decides: at the limit of what may be discounted."""
-        policy = getattr(self.twin, "policy", None)
-        if not isinstance(policy, naive.CSLB | naive.OFUL | naive.LinUCB):
-            return False
-        limits = (1.0 - NEARLY, 1.0 + NEARLY)
-        return any(arm == naive.pending_select(policy, np.array(pending, int), allowed, C) for C in limits)
+        return any(arm == self.twin.chooses(pending, allowed, C) for C in (1.0 - NEARLY, 1.0 + NEARLY))
 
     # Outcomes.
 

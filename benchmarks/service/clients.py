@@ -30,8 +30,8 @@ BAD = [  # method, path, body, header, statuses that are right
     ("POST", "/v1/decisions", "{", {}, {400}),
     ("POST", "/v1/decisions", '{"count":0}', {}, {422}),
     ("POST", "/v1/decisions", '{"bandit":"nobody"}', {}, {404}),
-    ("POST", "/v1/decisions", '{"available":["nobody"]}', {}, {422}),
-    ("POST", "/v1/decisions", '{"available":["nobody"],"key":"bad"}', {}, {422}),
+    ("POST", "/v1/decisions", '{"available":["nobody"]}', {}, {404}),
+    ("POST", "/v1/decisions", '{"available":["nobody"],"key":"bad"}', {}, {404}),
     ("POST", "/v1/decisions", '{"surprise":1}', {}, {422}),
     ("POST", "/v1/decisions", "{}", {"Content-Type": "text/plain"}, {415}),
     ("POST", "/v1/decisions", '"' + "x" * 1_100_000 + '"', {}, {413}),
@@ -41,7 +41,7 @@ BAD = [  # method, path, body, header, statuses that are right
     ("POST", "/v1/arms", '{"arms":[{"id":"short","features":[1.0]}]}', {}, {422}),
     ("POST", "/v1/arms", '{"arms":[{"id":"0","features":[0,0,0,0,0,1.0]}]}', {}, {409}),
     ("POST", "/v1/bandits", '{"name":"default","arms":[{"id":"a","features":[1.0]}]}', {}, {409}),
-    ("DELETE", "/v1/arms?id=nobody", None, {}, {422}),
+    ("DELETE", "/v1/arms?id=nobody", None, {}, {404}),
     ("PUT", "/v1/arms", "{}", {}, {405}),
     ("GET", "/v1/nothing", None, {}, {404}),
     ("GET", "/v1/arms?limit=0", None, {}, {422}),
@@ -100,7 +100,7 @@ class Client(threading.Thread):
         self.waiting, self.booked = [], collections.deque(maxlen=200)  # decisions without and with an outcome
         self.again, self.keyed, self.arms = [], collections.deque(maxlen=50), []
         self.actions = [(self.decide, 45), (self.reward, 36), (self.rewards, 6), (self.reward_again, 4)]
-        self.actions += [(self.contradict, 3), (self.key_again, 4), (self.change_arms, 1)]
+        self.actions += [(self.contradict, 3), (self.key_again, 4), (self.change_arms, 0.2)]
         if options.wild:
             self.actions += [(self.misbehave, 6), (self.leave, 3)]
 

@@ -62,7 +62,7 @@ def make_app(service: Service) -> Router:
     calls["/"] = {"GET": _page}
     routes: list[BaseRoute] = [Route(path, _Path(service, path, by)) for path, by in calls.items()]
     routes.append(Mount("/dashboard", _Files(directory=DASHBOARD)))
-    return Router(routes, default=_not_found)
+    return Router(routes, default=_not_found, redirect_slashes=False)
 
 
 class _Path:

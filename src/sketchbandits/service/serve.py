@@ -18,6 +18,7 @@ from sketchbandits.service.keys import KeyRing
 from sketchbandits.service.recovery import Progress
 from sketchbandits.service.service import KEYS, Service, Settings
 
+HEAD_LIMIT = 1 << 16
 REQUEST_SECONDS = 10.0  # for a whole request to arrive
 SHUTDOWN_SECONDS = 30
 
@@ -25,9 +26,14 @@ logger = logging.getLogger("sketchbandits.service")
 
 
 class _Protocol(HttpToolsProtocol):
-    """Knows since when it waits for the rest of a request; one that takes too long is closed by `_sweep`."""
+    """Knows since when it waits for the rest of a request; one that takes too long is closed by `_sweep`.
+
+    Headers without end are closed at once: the parser itself sets no limit.
+    """
 
     began: float | None = None
+    head = 0  # bytes of headers that are not complete
+    in_body = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -37,9 +43,17 @@ class _Protocol(HttpToolsProtocol):
         if self.began is None:
             self.began = self.loop.time()
         super().data_received(data)
+        if not self.in_body and self.began is not None:
+            self.head += len(data)
+            if self.head > HEAD_LIMIT:
+                self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        self.in_body = True
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self.began = None
+        self.began, self.head, self.in_body = None, 0, False
         super().on_message_complete()
 
 
