@@ -698,6 +698,7 @@ def pending_select(policy, pending, allowed=None, C=1.0) -> int:
         return best
     least = lower[among].max()
     plausible = among[np.minimum(upper, cap)[among] >= least - TIE * abs(least)]
+    plausible = plausible if plausible.size else among
     pulls = np.bincount(pending, minlength=policy.N)[plausible]
     return first(plausible[pulls == pulls.min()])
 

@@ -709,3 +709,12 @@ class TestPostgres:
         monkeypatch.delattr(sketchbandits.service, "postgres_log", raising=False)
         with pytest.raises(ValueError, match=r"sketchbandits\[postgres\]"):
             open_log("postgresql:///x")
+
+
+def test_a_file_that_is_gone_takes_no_events(tmp_path: Path) -> None:
+    database = tmp_path / "events.db"
+    with closing(open_log(str(database))) as log:
+        log.append([Event(Kind.DECISION, None, b"{}")])
+        database.rename(tmp_path / "elsewhere.db")
+        with pytest.raises(Uncertain, match="no longer the file"):
+            log.append([Event(Kind.DECISION, None, b"{}")])

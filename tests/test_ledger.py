@@ -69,7 +69,7 @@ def state_of(ledger):
             {leaf: array.tobytes() for leaf, array in snapshot.leaves(bandit.policy.state)},
             dict(bandit.policy.settings),
             list(bandit.waiting.items()),
-            bandit.next_deadline(),
+            bandit.next_deadline(2e6),
             list(bandit.keys.items()),
             bandit.ids[:],
             dict(bandit.index),
@@ -204,6 +204,44 @@ def test_the_same_key_has_the_same_answer():
         assert (refusal.status, refusal.code) == (409, "key_reused")
 
 
+def test_one_clients_bad_request_is_no_concern_of_others():
+    book = Book()
+    bad = Decide("default", available=("nothing",), key="k")
+    refusal, answer, *others = book.ask(bad, Decide("default", key="k", count=3), *[Decide("default")] * 4)
+    assert refusal.status == 404 and len(answer["decisions"]) == 3
+    assert [len(other["decisions"]) for other in others] == [1] * 4
+
+
+def test_a_key_outlives_an_arm_that_comes_back():
+    book = Book()
+    (first,) = book.ask(Decide("default", available=IDS[:3], key="k"))
+    book.operate(RemoveArms("default", IDS[:1]))
+    book.operate(AddArms("default", IDS[:1], ARMS[:1]))
+    (again,) = book.ask(Decide("default", available=IDS[:3], key="k"))
+    assert again == {**first, "repeated": True}
+
+
+def test_a_clock_that_was_ahead_holds_up_nobody():
+    book = Book(deadline=10.0)
+    book.time += 1e7
+    book.decide()
+    book.time -= 1e7
+    book.decide(2)
+    book.time += 11.0
+    assert [change.decision for change in book.defaults()] == [2, 3]
+
+
+def test_a_day_of_minutes_is_the_same_after_a_replay():
+    book = Book()
+    for _ in range(1_500):
+        book.time += 60.0
+        book.decide()
+    replayed = Ledger()
+    replayed.replay(book.records)
+    assert state_of(replayed) == state_of(book.ledger)
+    assert len(book.ledger.bandits["default"].minutes) == 1_440
+
+
 def test_a_deadline_books_once_and_then_refuses():
     book = Book(deadline=10.0, default_reward=-1.0)
     late, early = book.decide(2)
@@ -330,3 +368,11 @@ def test_only_intact_snapshots_are_read(tmp_path):
     again = Snapshots(tmp_path)
     ((position, _),) = again.intact()
     assert position.seq == 15 and "default.npz" in again.passed_over[0]
+
+
+def test_any_name_of_a_bandit_is_a_name_of_files(tmp_path):
+    book = Book()
+    book.operate(CreateBandit("manifest", BanditConfig(policy="ucb1"), IDS, ARMS))
+    Snapshots(tmp_path).write(book.ledger, book.records[-1].position)
+    ((_, ledger),) = Snapshots(tmp_path).intact()
+    assert state_of(ledger) == state_of(book.ledger)

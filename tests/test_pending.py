@@ -293,3 +293,19 @@ def test_bad_arguments_are_refused_by_name_and_change_nothing(arguments, message
         with pytest.raises(ValueError, match="count must be a whole number >= 0"):
             policy.select_many(count)
     assert memory(policy) == before
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("rewards", [(0.0, 25.0), (1.0, 5.0)], ids=str)
+def test_rewards_beyond_what_the_noise_allows_leave_a_choice(seed, rewards):
+    """Lower bounds may then lie above every capped upper bound: no arm is plausible, and one must be played."""
+    rng = np.random.default_rng(seed)
+    arms = rng.normal(size=(20, 4))
+    arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+    policy, waiting = MultiscaleCSLB(arms, sketch_size=5), []
+    for _ in range(rounds(300, 120)):
+        chosen = policy.select_many(3, pending=waiting).tolist()
+        assert all(0 <= arm < 20 for arm in chosen)
+        waiting += chosen
+        booked = [waiting.pop(-3), waiting.pop(-2)]
+        policy.update_many(booked, rng.choice(rewards, 2))

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,13 +13,14 @@ import urllib.request
 from types import SimpleNamespace
 
 import pytest
-from service_tools import COMPILED, PATIENCE, Process, write_arms
+from service_tools import COMPILED, PATIENCE, Process, bandit, run, write_arms
 from test_ledger import state_of
 
 from sketchbandits.cli import main
 from sketchbandits.service.ledger import Ledger
 from sketchbandits.service.log import open_log
 from sketchbandits.service.recovery import recover
+from sketchbandits.service.service import Service, Settings
 from sketchbandits.service.snapshots import Snapshots
 
 UCB1 = ("--policy", "ucb1")
@@ -126,6 +128,10 @@ def test_a_slow_request_is_ended_and_others_are_served(tmp_path, arms, monkeypat
             assert process.poll() is None, errors.read_text()
         port = int(errors.read_text().rpartition("127.0.0.1:")[2])
         head = b"POST /v1/decisions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as pipelined:
+            pipelined.sendall(whole + head)
+            assert b"200 OK" in pipelined.recv(1000) and pipelined.recv(1000) == b""
         for begun in (b"", b"POST /v1/dec", head + b"Content-Length: 100\r\n\r\n{"):
             with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as slow:
                 slow.sendall(begun)
@@ -206,6 +212,27 @@ def test_a_log_that_is_gone_is_not_begun_anew(tmp_path, arms, command):
     (state / "events.db").unlink()
     done = command("serve", "--state", state, "--port", 0)
     assert done.returncode == 1 and "records are missing" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_a_recovery_can_be_stopped(tmp_path):
+    class Enough(Exception):
+        pass
+
+    def enough(done, total):
+        raise Enough
+
+    async def check():
+        service = Service(Settings(tmp_path, bandits=(bandit(),)))
+        await service.start()
+        await service.stop()
+        shutil.rmtree(tmp_path / "snapshots")
+        again = Service(Settings(tmp_path))
+        with pytest.raises(Enough):
+            await again.start(enough)
+        await again.stop()
+        open_log(str(tmp_path / "events.db")).close()
+
+    run(check())
 
 
 def test_log_checks_and_cuts(tmp_path, arms, command):

@@ -12,23 +12,22 @@ from pathlib import Path
 import naive
 import numpy as np
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks" / "service"))
+
+import checker
+import twins
+from accounts import Inconsistent
 from service_tools import ARMS, IDS, run, service_at
 
 from sketchbandits.service.config import BanditConfig
 from sketchbandits.service.events import START, Event, Kind, chained
 from sketchbandits.service.requests import CreateBandit
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks" / "service"
-sys.path.insert(0, str(BENCHMARKS))
-
-import checker
-import twins
-from accounts import Inconsistent
-
 ROUNDS = 30
 RULES = {
     "scales": {"policy": "multiscale", "pending": 6, "options": {"sketch_size": 2, "budget": 100}},
-    "coins": {"policy": "ucb1", "exploration": 0.4, "deadline": 0.02, "default_reward": -0.5, "seed": 3},
+    "coins": {"policy": "ucb1", "exploration": 0.4, "deadline": 1.0, "default_reward": -0.5, "seed": 3},
     "linear": {"policy": "oful", "pending": 4, "options": {"radius": "logdet", "ridge": 0.7}},
 }
 
@@ -81,7 +80,7 @@ def test_what_a_service_wrote_is_consistent(written):
 
 
 def test_it_is_a_command(written, tmp_path):
-    command = [sys.executable, str(BENCHMARKS / "checker.py")]
+    command = [sys.executable, checker.__file__]
     done = subprocess.run([*command, str(written)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "consistent"
     shutil.copytree(written, tmp_path / "state")

@@ -147,6 +147,18 @@ def test_what_is_not_stored_has_not_happened(tmp_path):
     run(check())
 
 
+def test_an_operation_that_nobody_foresaw_is_refused_and_no_more(tmp_path, monkeypatch):
+    async def check():
+        async with Desk(tmp_path) as desk:
+            with monkeypatch.context() as patch:
+                patch.setattr(Ledger, "_create", lambda *arguments: 1 / 0)
+                answer = await desk.writer.submit(bandit("other"))
+            assert (answer.status, answer.code) == (500, "internal")
+            assert len(await desk.decide()) == 1
+
+    run(check())
+
+
 def test_an_uncertain_log_stops_the_writer(tmp_path):
     async def check():
         async with Desk(tmp_path) as desk:

@@ -12,8 +12,8 @@ its ratio past ``1 + C``. ``A_p^-1`` therefore never shrinks, whichever reward a
 discounted have regret at most ``2 sqrt(1 + C) beta ||x||_{A_p}`` each: together at most ``sqrt(1 + C)`` times the
 policy's bound without delay. All groups share the factor f: one that is inflated by its own ratio never falls behind.
 **Overflow** Where the best arm's group cannot take one more pull: among the arms whose bound is at least the best
-*observed* lower bound, those with the fewest pending pulls, and of them the largest bound. No guarantee beyond the
-additive cost of delay. Policies without a guarantee of their own follow the same rule and gain none.
+*observed* lower bound (all, where none is), those with the fewest pending pulls, and of them the largest bound. No
+guarantee beyond the additive cost of delay. Policies without a guarantee follow the same rule and gain none.
 **Cost** a discounted pull costs what a reward costs the policy, a decision O(N) more; an `Outlook` is built in O(N), of
 a ridge fit in O(N + d^2), and kept until the next reward: a list that extends the last one only adds what is new.
 **Reference** Desautels, Krause and Burdick, JMLR 15, 2014, Sections 4.2-4.3 and Theorem 2.
@@ -179,10 +179,10 @@ def first_among(capped: Floats, uncapped: Floats, among: Mask) -> int:
         if among[i] and capped[i] >= threshold and uncapped[i] > best:
             best = uncapped[i]
     least = tie_threshold(best)
-    i = 0
-    while not among[i] or capped[i] < threshold or uncapped[i] < least:
-        i += 1
-    return i
+    for i in range(among.size):
+        if among[i] and capped[i] >= threshold and uncapped[i] >= least:
+            return i
+    return -1  # nothing among them
 
 
 @kernel
@@ -197,6 +197,11 @@ def overflow(outlook: Outlook, among: Mask) -> int:
     for i in range(among.size):
         if among[i] and capped[i] >= least and (fewest < 0 or pulls[i] < fewest):
             fewest = pulls[i]
+    if fewest < 0:  # rewards beyond what the noise allows put a lower bound above every capped upper one
+        least = -np.inf
+        for i in range(among.size):
+            if among[i] and (fewest < 0 or pulls[i] < fewest):
+                fewest = pulls[i]
     candidates = np.empty(among.size, np.bool_)
     for i in range(among.size):
         candidates[i] = among[i] and capped[i] >= least and pulls[i] == fewest

@@ -3,6 +3,7 @@
 Nothing that goes wrong inside is told to a client: it is logged, and the answer is a plain 500.
 """
 
+import asyncio
 import functools
 import logging
 import operator
@@ -24,12 +25,13 @@ from sketchbandits.service.endpoints import ENDPOINTS, Endpoint
 from sketchbandits.service.events import to_json
 from sketchbandits.service.keys import ADMIN, CLIENT
 from sketchbandits.service.openapi import document
-from sketchbandits.service.requests import Refusal
+from sketchbandits.service.requests import Refusal, internal
 from sketchbandits.service.schemas import NoQuery
 from sketchbandits.service.service import Service
 from sketchbandits.service.writer import RETRY_SECONDS
 
 DASHBOARD = Path(__file__).with_name("dashboard")
+_LARGE = 100_000
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 _SAFETY = {
     "x-content-type-options": "nosniff",
@@ -90,7 +92,7 @@ class _Path:
             return _refused(Refusal(400, "gone", "the request ended too early"))
         except Exception:
             logger.exception("%s %s failed", request.method, self.path)
-            return _refused(Refusal(500, "internal", "something went wrong here; it is in the service's log"))
+            return _refused(internal())
 
 
 def _call(service: Service, endpoint: Endpoint) -> Call:
@@ -105,7 +107,7 @@ def _call(service: Service, endpoint: Endpoint) -> Call:
         if endpoint.role is not None:
             _authorise(service, request, endpoint.role)
         query = _query(request, endpoint.query)
-        body = None if body_type is None else _parsed(body_type, await _body(request, limit))
+        body = None if body_type is None else await _parsed_body(body_type, await _body(request, limit))
         return _Json(*await endpoint.handler(service, query, body))
 
     return call
@@ -149,8 +151,10 @@ def _query(request: Request, model: type[BaseModel]) -> Any:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        unknown = any(entry["type"] == "extra_forbidden" for entry in error.errors())
-        raise Refusal(400 if unknown else 422, "bad_query", _sentence(error)) from None
+        entries = error.errors(include_url=False, include_context=False)
+        first = next((entry for entry in entries if entry["type"] == "extra_forbidden"), entries[0])
+        unknown = first["type"] == "extra_forbidden"
+        raise Refusal(400 if unknown else 422, "bad_query", _sentence(first)) from None
 
 
 async def _body(request: Request, limit: int) -> bytes:
@@ -167,17 +171,24 @@ async def _body(request: Request, limit: int) -> bytes:
     return b"".join(chunks)
 
 
+async def _parsed_body(body_type: TypeAdapter[Any], body: bytes) -> Any:
+    """A large body is taken apart beside the loop, which goes on serving others in between."""
+    if len(body) > _LARGE:
+        return await asyncio.to_thread(_parsed, body_type, body)
+    return _parsed(body_type, body)
+
+
 def _parsed(body_type: TypeAdapter[Any], body: bytes) -> Any:
     try:
         return body_type.validate_json(body)
     except ValidationError as error:
-        broken = any(entry["type"] == "json_invalid" for entry in error.errors())
-        raise Refusal(400 if broken else 422, "bad_json" if broken else "bad_value", _sentence(error)) from None
+        first = error.errors(include_url=False, include_context=False)[0]
+        broken = first["type"] == "json_invalid"
+        raise Refusal(400 if broken else 422, "bad_json" if broken else "bad_value", _sentence(first)) from None
 
 
-def _sentence(error: ValidationError) -> str:
-    """The first thing wrong: where, what is allowed, what was given."""
-    entry = error.errors(include_url=False)[0]
+def _sentence(entry: Any) -> str:
+    """Where it is, what is allowed, what was given."""
     place = ".".join(str(part) for part in entry["loc"] if not str(part)[:1].isupper()) or "the body"
     given = repr(entry["input"])
     shown = given if len(given) <= 80 else f"{given[:77]}..."

@@ -8,14 +8,15 @@ import hashlib
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchbandits.linalg import Floats
+from sketchbandits.linalg import Floats, Ints
 from sketchbandits.policies.base import Policy
+from sketchbandits.policies.pending import Mask
 from sketchbandits.service.config import BanditConfig
 from sketchbandits.service.events import Event, Kind, text, with_features
 
@@ -114,18 +115,27 @@ class Bandit:
         if self.config.deadline is None:
             return []
         latest = now - self.config.deadline
-        late = itertools.takewhile(lambda item: item[1].time <= latest, self.waiting.items())
+        late = itertools.takewhile(lambda item: item[1].time <= latest, self._past(now))
         return [number for number, _ in itertools.islice(late, most)]
 
-    def next_deadline(self) -> float | None:
+    def next_deadline(self, now: float) -> float | None:
         """When the oldest outstanding decision falls due; none where nothing will."""
-        if self.config.deadline is None or not self.waiting:
-            return None
-        return next(iter(self.waiting.values())).time + self.config.deadline
+        oldest = next(self._past(now), None) if self.config.deadline is not None else None
+        return None if oldest is None else oldest[1].time + (self.config.deadline or 0.0)
+
+    def _past(self, now: float) -> Iterator[tuple[int, Waiting]]:
+        """Outstanding decisions, oldest first; one of a clock that was ahead must not hold up those behind it."""
+        return ((number, waiting) for number, waiting in self.waiting.items() if waiting.time <= now)
 
     # Choosing: no side effects.
 
-    def choose(self, count: int, available: list[int] | None, pending: list[int]) -> list[Choice]:
+    def mask_of(self, arms: Sequence[int]) -> Mask:
+        """Arms as the policies take them fastest."""
+        mask = np.zeros(len(self.ids), np.bool_)
+        mask[list(arms)] = True
+        return mask
+
+    def choose(self, count: int, available: Mask | None, pending: list[int]) -> list[Choice]:
         """The policy's own choices, in one compiled call; ``pending`` grows by the arms chosen."""
         if self.config.pending:
             arms = self.policy.select_many(count, available=available, pending=pending).tolist()
@@ -134,10 +144,14 @@ class Bandit:
         pending += arms
         return [Choice(arm, 1.0, self.finite_bound(arm)) for arm in arms]
 
-    def explore(self, number: int, available: list[int] | None, pending: list[int]) -> Choice:
-        """The policy's own arm, or by chance any: the coin depends on the seed and the decision's number alone."""
+    def explore(self, numbers: Sequence[int], available: Mask | None, pending: list[int]) -> list[Choice]:
+        """The policy's own arm, or by chance any, for each of these decisions."""
+        among = self.active if available is None else np.flatnonzero(self.policy.active & available)
+        return [self._explore(number, available, among, pending) for number in numbers]
+
+    def _explore(self, number: int, available: Mask | None, among: Ints, pending: list[int]) -> Choice:
+        """The coin depends on the seed and the decision's number alone."""
         own, share = self.choose(1, available, pending)[0].arm, self.config.exploration
-        among = self.active if available is None else np.intersect1d(self.active, available)
         coin, place = _two_uniforms(self.config.seed, number)
         arm = int(among[int(place * among.size)]) if coin < share else own
         pending[-1] = arm
@@ -181,8 +195,9 @@ class Bandit:
 
     def _minute(self, time: float) -> list[float]:
         start = int(time // 60) * 60
-        if start not in self.minutes and len(self.minutes) == MINUTES_KEPT:
-            del self.minutes[min(self.minutes)]
+        if start not in self.minutes:
+            # Those that may still count: dropped by time alone, so that a replay in batches drops the same.
+            self.minutes = {kept: entry for kept, entry in self.minutes.items() if kept > start - MINUTES_KEPT * 60}
         return self.minutes.setdefault(start, [0, 0, 0.0, 0])
 
     def with_arms(self, features: Floats) -> Policy:

@@ -67,10 +67,9 @@ async def add_arms(service: Service, query: Any, body: schemas.ArmsRequest) -> R
 
 async def remove_arms(service: Service, query: schemas.RemovalQuery, body: None) -> Result:
     """Remove arms."""
-    before = service.ledger.bandit(query.bandit).active.size
-    await _answered(service, RemoveArms(query.bandit, tuple(query.id)))
+    answer = await _answered(service, RemoveArms(query.bandit, tuple(query.id)))
     left = service.ledger.bandit(query.bandit).active.size
-    return 200, {"bandit": query.bandit, "removed": int(before - left), "active": int(left)}
+    return 200, {"bandit": query.bandit, "removed": answer["changed"], "active": int(left)}
 
 
 async def list_bandits(service: Service, query: Any, body: None) -> Result:

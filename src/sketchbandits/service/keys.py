@@ -4,6 +4,8 @@ A key has 256 random bits, so a plain digest cannot be searched backwards. The f
 a revoked key is refused from the next request on. A file that cannot be read lets nobody in.
 """
 
+import contextlib
+import fcntl
 import hashlib
 import hmac
 import json
@@ -12,6 +14,7 @@ import re
 import secrets
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -54,17 +57,27 @@ class KeyRing:
             raise ValueError(f"name must be 1 to 100 printable characters, got {name!r}")
         text = f"sb_{secrets.token_hex(6)}_{secrets.token_urlsafe(32)}"
         key = Key(text.split("_")[1], name, role, _digest(text), time.time())
-        self._replace([*self.all(), key])
+        with self._alone():
+            self._replace([*self.all(), key])
         return text
 
     def revoke(self, key_id: str) -> Key:
         """Refuse a key from now on; it stays in the list."""
-        keys = {key.id: key for key in self.all()}
-        if key_id not in keys:
-            raise ValueError(f"id must be one of {', '.join(keys) or 'no keys at all'}; got {key_id!r}")
-        revoked = Key(**{**asdict(keys[key_id]), "revoked": keys[key_id].revoked or time.time()})
-        self._replace([revoked if key.id == key_id else key for key in keys.values()])
+        with self._alone():
+            keys = {key.id: key for key in self.all()}
+            if key_id not in keys:
+                raise ValueError(f"id must be one of {', '.join(keys) or 'no keys at all'}; got {key_id!r}")
+            revoked = Key(**{**asdict(keys[key_id]), "revoked": keys[key_id].revoked or time.time()})
+            self._replace([revoked if key.id == key_id else key for key in keys.values()])
         return revoked
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Between reading and writing nobody else may change the keys."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_name(f"{self.path.name}.lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def all(self) -> list[Key]:
         """Every key there ever was."""
@@ -114,13 +127,15 @@ class KeyRing:
         return {key.id: key for key in keys}
 
     def _replace(self, keys: list[Key]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         handle, part = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)  # for its owner's eyes only
         with os.fdopen(handle, "w") as file:
             json.dump({"format": FORMAT, "keys": [asdict(key) for key in keys]}, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, self.path)
+        folder = os.open(self.path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
 
 
 def _digest(text: str) -> str:

@@ -25,6 +25,7 @@ from sketchbandits.service.requests import (
     Refusal,
     Request,
     Reward,
+    internal,
 )
 
 logger = logging.getLogger("sketchbandits.service")
@@ -110,7 +111,7 @@ class Ledger:
                 changes, answer = [], refusal
             except Exception:  # nothing has changed, so one request that nobody foresaw must not end all others
                 logger.exception("planning failed: %r", request)
-                changes, answer = [], Refusal(500, "internal", "something went wrong here; it is in the service's log")
+                changes, answer = [], internal()
             plan.changes += changes
             plan.answers.append(answer)
         return plan
@@ -134,7 +135,7 @@ class Ledger:
         try:
             available = None if request.available is None else bandit.arms_of(request.available)
             if (data := self._answered(bandit, request, facts, group)) is not None:
-                return [], _repeated(bandit, request, available, data)
+                return [], _repeated(bandit, request, data)
             choices = _choices(bandit, request.count, available, group)
         except ValueError as error:
             raise _refusal(error) from None
@@ -265,14 +266,17 @@ def _choices(bandit: Bandit, count: int, available: list[int] | None, group: _Gr
     if name not in group.pending:
         group.pending[name] = bandit.pending()
     pending = group.pending[name]
+    mask = None if available is None else bandit.mask_of(available)
     if bandit.config.exploration > 0.0:
-        numbers = range(group.next_number, group.next_number + count)
-        return [bandit.explore(number, available, pending) for number in numbers]
-    if available is not None:
-        return bandit.choose(count, available, pending)
+        return bandit.explore(range(group.next_number, group.next_number + count), mask, pending)
+    if mask is not None:
+        return bandit.choose(count, mask, pending)
     if name not in group.ready:
         group.ready[name] = deque(bandit.choose(group.plain[name], None, pending))
-    return [group.ready[name].popleft() for _ in range(count)]
+    ready = group.ready[name]
+    if len(ready) < count:  # a key whose first use was refused was not counted
+        ready.extend(bandit.choose(count - len(ready), None, pending))
+    return [ready.popleft() for _ in range(count)]
 
 
 def _decision(
@@ -303,8 +307,10 @@ def _decisions(bandit: Bandit, data: dict[str, Any], *, repeated: bool) -> Answe
     return {"bandit": bandit.name, "decisions": shown, "repeated": repeated}
 
 
-def _repeated(bandit: Bandit, request: Decide, available: list[int] | None, data: dict[str, Any]) -> Answer:
-    if len(data["arms"]) != request.count or data.get("available") != available:
+def _repeated(bandit: Bandit, request: Decide, data: dict[str, Any]) -> Answer:
+    before = data.get("available")
+    same = [bandit.ids[arm] for arm in before] == list(request.available or ()) if before is not None else False
+    if len(data["arms"]) != request.count or not (same or before is request.available is None):
         message = f"key must be new for another request, got {request.key!r}, which was used with other parameters"
         raise Refusal(409, "key_reused", message)
     return _decisions(bandit, data, repeated=True)

@@ -147,7 +147,13 @@ class PostgresLog:
             try:
                 return self._connected().execute(_WITH_CHAIN_BEFORE + condition, (value,)).fetchall()
             except psycopg.OperationalError:
-                return self._connected().execute(_WITH_CHAIN_BEFORE + condition, (value,)).fetchall()
+                return self._asked_again(condition, value)
+
+    def _asked_again(self, condition: LiteralString, value: object) -> list[Row]:
+        try:
+            return self._connected().execute(_WITH_CHAIN_BEFORE + condition, (value,)).fetchall()
+        except psycopg.OperationalError as error:
+            raise Unavailable(f"the database does not answer: {_words(error)}") from error
 
     def _connected(self) -> Connection:
         """The connection, or a new one after it was lost, with the lock and with the log as it was left."""

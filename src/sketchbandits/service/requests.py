@@ -15,6 +15,11 @@ class Refusal(Exception):
         self.status, self.code, self.message = status, code, message
 
 
+def internal() -> Refusal:
+    """What is said of anything that nobody foresaw."""
+    return Refusal(500, "internal", "something went wrong here; it is in the service's log")
+
+
 @dataclass(frozen=True, slots=True)
 class Decide:
     """Choose ``count`` arms; the same ``key`` gets the same answer."""

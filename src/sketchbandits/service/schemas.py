@@ -2,13 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from sketchbandits.experiments.contenders import KINDS
 from sketchbandits.service.config import LONGEST_DEADLINE, NAME
 from sketchbandits.validate import LARGEST
 
 BATCH = 1_000
+FIELDS = 50
 
 
 def _not_text(value: Any) -> Any:
@@ -34,12 +35,20 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, value: Any) -> Any:
+        """Refuse at once what would otherwise be refused field by field."""
+        if isinstance(value, dict) and len(value) > FIELDS:
+            raise ValueError(f"must have at most {FIELDS} fields, got {len(value)}")
+        return value
+
 
 class DecisionRequest(Body):
     """Ask for decisions."""
 
     bandit: Name = "default"
-    available: Annotated[list[ArmId], Field(min_length=1, max_length=100_000)] | None = Field(
+    available: Annotated[list[ArmId], Field(min_length=1, max_length=100_000, fail_fast=True)] | None = Field(
         None, description="The arms to choose from; all where left out."
     )
     key: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
@@ -82,7 +91,7 @@ class ManyRewards(Body):
     """Many rewards."""
 
     bandit: Name = "default"
-    rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=BATCH)]
+    rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=BATCH, fail_fast=True)]
 
 
 class RewardResult(Body):
@@ -102,14 +111,14 @@ class Arm(Body):
     """An arm to add."""
 
     id: ArmId
-    features: Annotated[list[Number], Field(min_length=1, max_length=100_000)]
+    features: Annotated[list[Number], Field(min_length=1, max_length=100_000, fail_fast=True)]
 
 
 class ArmsRequest(Body):
     """Arms to add."""
 
     bandit: Name = "default"
-    arms: Annotated[list[Arm], Field(min_length=1, max_length=100_000)]
+    arms: Annotated[list[Arm], Field(min_length=1, max_length=100_000, fail_fast=True)]
 
 
 class ArmsAdded(Body):
@@ -158,7 +167,7 @@ class BanditRequest(Body):
     default_reward: Number = 0.0
     pending: Pending = 1_000
     seed: Seed = 0
-    arms: Annotated[list[Arm], Field(min_length=1, max_length=100_000)]
+    arms: Annotated[list[Arm], Field(min_length=1, max_length=100_000, fail_fast=True)]
 
 
 class BanditEntry(Body):
@@ -301,7 +310,7 @@ class ArmsQuery(BanditQuery):
 class RemovalQuery(BanditQuery):
     """Which arms to remove."""
 
-    id: Annotated[list[ArmId], Field(min_length=1, max_length=10_000)]
+    id: Annotated[list[ArmId], Field(min_length=1, max_length=300, fail_fast=True)]
 
 
 class PolicyQuery(BanditQuery):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -18,11 +19,15 @@ from sketchbandits.service.keys import KeyRing
 from sketchbandits.service.recovery import Progress
 from sketchbandits.service.service import KEYS, Service, Settings
 
-HEAD_LIMIT = 1 << 16
+HEAD_LIMIT = 1 << 18
 REQUEST_SECONDS = 10.0  # for a whole request to arrive
 SHUTDOWN_SECONDS = 30
 
 logger = logging.getLogger("sketchbandits.service")
+
+
+class Stopped(Exception):
+    """Recovery was interrupted: nothing is lost, the next start recovers."""
 
 
 class _Protocol(HttpToolsProtocol):
@@ -39,9 +44,11 @@ class _Protocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.began = self.loop.time()
 
+    def on_message_begin(self) -> None:
+        self.began, self.head, self.in_body = self.loop.time(), 0, False
+        super().on_message_begin()
+
     def data_received(self, data: bytes) -> None:
-        if self.began is None:
-            self.began = self.loop.time()
         super().data_received(data)
         if not self.in_body and self.began is not None:
             self.head += len(data)
@@ -53,7 +60,7 @@ class _Protocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        self.began, self.head, self.in_body = None, 0, False
+        self.began = None
         super().on_message_complete()
 
 
@@ -119,8 +126,12 @@ def serve(settings: Settings, bound: socket.socket, ready: Callable[[Service], N
         timeout_keep_alive=60,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_serve(settings, config, bound, ready, progress))
+    before = os.umask(0o077)  # what is written is for its owner's eyes
+    try:
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            runner.run(_serve(settings, config, bound, ready, progress))
+    finally:
+        os.umask(before)
 
 
 async def _serve(
@@ -138,11 +149,11 @@ async def _serve(
         loop.add_signal_handler(name, _ask_to_stop, server)
     # HTTP first, so that health can be seen while a long log is replayed.
     serving = asyncio.create_task(server.serve(sockets=[bound]))
-    starting = asyncio.create_task(service.start(progress))
+    starting = asyncio.create_task(service.start(lambda done, total: _go_on(server, progress, done, total)))
     sweeping = asyncio.create_task(_sweep(server))
     try:
         await asyncio.wait([serving, starting], return_when=asyncio.FIRST_COMPLETED)
-        if starting.done():
+        if starting.done() and not isinstance(starting.exception(), Stopped):
             await starting
             service.watch(lambda error: _ask_to_stop(server))
             ready(service)
@@ -153,6 +164,13 @@ async def _serve(
         with contextlib.suppress(Exception):
             await starting
         await service.stop()
+
+
+def _go_on(server: uvicorn.Server, progress: Progress, done: int, total: int) -> None:
+    """Let recovery go on, unless somebody wants the service to stop."""
+    if server.should_exit:
+        raise Stopped
+    progress(done, total)
 
 
 def _ask_to_stop(server: uvicorn.Server) -> None:

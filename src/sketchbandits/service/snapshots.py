@@ -24,7 +24,7 @@ from sketchbandits.service.ledger import Ledger
 
 FORMAT = 1
 KEPT = 2
-MANIFEST = "manifest.json"
+MANIFEST = ".manifest.json"  # a name that no bandit can have
 
 
 class Snapshots:

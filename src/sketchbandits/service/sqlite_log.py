@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -60,6 +61,7 @@ class SqliteLog:
             raise ValueError("events must not be appended to a log that was opened read only")
         if self._uncertain:
             raise Uncertain("an earlier append left it open what the log holds: open the log anew")
+        self._refuse_if_gone()
         place, records = self.last, []
         for event in events:
             records.append(chained(event, place))
@@ -128,6 +130,7 @@ class SqliteLog:
                 refuse_bad_end(connection)
             elif not refuse_foreign(connection, self._path):
                 raise LogDamaged(f"{self._path} is empty")
+            self._inode = os.stat(self._path).st_ino
             return connection, last_place(connection)
         except BaseException:
             _close_unchanged(connection, self._path)
@@ -172,6 +175,16 @@ class SqliteLog:
             insert(self._connection, group)
         if len(groups) > 1:
             self._connection.execute("COMMIT")
+
+    def _refuse_if_gone(self) -> None:
+        """A file that was moved or deleted can still be written to, and what is written is lost."""
+        try:
+            there = os.stat(self._path).st_ino == self._inode
+        except OSError:
+            there = False
+        if not there:
+            self._uncertain = True
+            raise Uncertain(f"{self._path} is no longer the file that was opened: stop, and look where it went")
 
     def _settle(self, wanted: Position, error: sqlite3.Error) -> None:
         """After a failure: return if the events are stored nevertheless, raise `NotStored` if none of them is."""

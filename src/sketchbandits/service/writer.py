@@ -19,7 +19,7 @@ from sketchbandits.service.bandit import Change
 from sketchbandits.service.events import Position
 from sketchbandits.service.ledger import Facts, Ledger, Plan
 from sketchbandits.service.log import EventLog, NotStored
-from sketchbandits.service.requests import Answer, Operation, Refusal, Request, Reward
+from sketchbandits.service.requests import Answer, CreateBandit, Operation, Refusal, Request, Reward, internal
 from sketchbandits.service.snapshots import Snapshots, frozen
 
 GROUP = 512  # requests in one commit at most
@@ -121,7 +121,7 @@ class Writer:
         if self._jobs or self._stopping:
             return
         self._wake.clear()
-        deadlines = [bandit.next_deadline() for bandit in self.ledger.bandits.values()]
+        deadlines = [bandit.next_deadline(self.clock()) for bandit in self.ledger.bandits.values()]
         nearest = min((deadline for deadline in deadlines if deadline is not None), default=None)
         # At most a minute: clocks are set, and machines sleep.
         seconds = None if nearest is None else min(max(nearest - self.clock(), self._rest(), 0.0), 60.0)
@@ -184,8 +184,18 @@ class Writer:
             )  # beside: a copy may take long, and nothing else changes the ledger meanwhile
         except Refusal as refusal:
             return Plan(answers=[refusal])
+        except Exception:  # nothing has changed: one operation that nobody foresaw must not end the service
+            logger.exception("planning failed: %s", type(operation).__name__)
+            return Plan(answers=[internal()])
+        active = self._active(operation)
         stored = await self._commit([change], built)
-        return Plan([change], [{} if stored else _refused_by_storage({})])
+        changed = {"changed": abs(self._active(operation) - active)}
+        return Plan([change], [changed if stored else _refused_by_storage({})])
+
+    def _active(self, operation: Operation) -> int:
+        """How many arms the bandit has."""
+        name = operation.name if isinstance(operation, CreateBandit) else operation.bandit
+        return self.ledger.bandits[name].active.size if name in self.ledger.bandits else 0
 
     async def _commit(self, changes: list[Change], built: Any = None) -> bool:
         """Log, then apply. Whether it was stored: if not, nothing has changed."""
