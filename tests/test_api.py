@@ -115,7 +115,7 @@ BAD = [
     ("POST", "/v1/decisions", b'{"count":"2"}', 422, "count"),
     ("POST", "/v1/decisions", b'{"colour":1}', 422, "colour"),
     ("POST", "/v1/decisions", b'{"available":[]}', 422, "available"),
-    ("POST", "/v1/decisions", b"{" + b",".join(b'"x%d":1' % i for i in range(60)) + b"}", 422, "50 fields"),
+    ("POST", "/v1/decisions", b"{" + b",".join(b'"x%d":1' % i for i in range(900)) + b"}", 422, "50 fields"),
     ("POST", "/v1/decisions", b'{"available":["%s"]}' % b'","'.join([b""] * 90_000), 422, "available"),
     ("POST", "/v1/decisions", b'{"available":["nothing"]}', 404, "nothing"),
     ("POST", "/v1/decisions", b'{"bandit":"nobody"}', 404, "default"),

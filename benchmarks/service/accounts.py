@@ -1,6 +1,7 @@
 """One bandit as `checker.py` sees it: its arms, outstanding decisions and sums, and the slow twin of its policy."""
 
 import hashlib
+import itertools
 import math
 
 import numpy as np
@@ -78,8 +79,8 @@ class Account:
 
     def pending(self):
         """The arms of the latest outstanding decisions, oldest first."""
-        kept = self.config["pending"]
-        return [arm for arm, *_ in list(self.waiting.values())[-kept:]] if kept else []
+        latest = itertools.islice(reversed(self.waiting.values()), self.config["pending"])
+        return [arm for arm, *_ in latest][::-1]
 
     def decide(self, data, seq):
         """Decisions were made."""

@@ -48,7 +48,7 @@ class Soak:
         for name, rules in BANDITS.items():
             if name != "default":
                 self.ask("/v1/bandits", {"name": name, "arms": rows, **rules})
-        flags = ("--threads", options.threads, "--seed", options.seed, "--wild")
+        flags = ("--threads", options.threads, "--seed", options.seed, "--pause", 0.01, "--wild")
         self.crowd = Crowd(self.address, folder / "journal", *flags)
 
     def start(self):

@@ -252,6 +252,7 @@ class Pending:
             return best
         least = lower[among].max()
         plausible = among[capped[among] >= least - naive.TIE * abs(least)]
+        plausible = plausible if plausible.size else among
         pulls = self.pulls[plausible]
         return first(plausible[pulls == pulls.min()])
 

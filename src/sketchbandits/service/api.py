@@ -4,21 +4,23 @@ Nothing that goes wrong inside is told to a client: it is logged, and the answer
 """
 
 import asyncio
+import contextlib
 import functools
+import json
 import logging
 import operator
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Union
+from typing import Annotated, Any, Union
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import BaseRoute, Mount, Route, Router
+from starlette.routing import Mount, Router
 from starlette.staticfiles import StaticFiles
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sketchbandits.service import metrics
 from sketchbandits.service.endpoints import ENDPOINTS, Endpoint
@@ -26,12 +28,12 @@ from sketchbandits.service.events import to_json
 from sketchbandits.service.keys import ADMIN, CLIENT
 from sketchbandits.service.openapi import document
 from sketchbandits.service.requests import Refusal, internal
-from sketchbandits.service.schemas import NoQuery
+from sketchbandits.service.schemas import FIELDS, NoQuery
 from sketchbandits.service.service import Service
 from sketchbandits.service.writer import RETRY_SECONDS
 
 DASHBOARD = Path(__file__).with_name("dashboard")
-_LARGE = 100_000
+_SMALL, _LARGE = 4_096, 100_000
 _CODES = {404: "not_found", 405: "method_not_allowed"}
 _SAFETY = {
     "x-content-type-options": "nosniff",
@@ -54,7 +56,7 @@ Answer = Union["_Json", Response]
 Call = Callable[[Request], Awaitable[Answer]]
 
 
-def make_app(service: Service) -> Router:
+def make_app(service: Service) -> ASGIApp:
     """The ASGI application of a service; starting and stopping it is the caller's."""
     calls: dict[str, dict[str, Call]] = {}
     for endpoint in ENDPOINTS:
@@ -62,9 +64,13 @@ def make_app(service: Service) -> Router:
     calls["/metrics"] = {"GET": _metrics(service)}
     calls["/openapi.json"] = {"GET": _constant(_Json(200, document()))}
     calls["/"] = {"GET": _page}
-    routes: list[BaseRoute] = [Route(path, _Path(service, path, by)) for path, by in calls.items()]
-    routes.append(Mount("/dashboard", _Files(directory=DASHBOARD)))
-    return Router(routes, default=_not_found, redirect_slashes=False)
+    paths = {path: _Path(service, path, by) for path, by in calls.items()}
+    others = Router([Mount("/dashboard", _Files(directory=DASHBOARD))], default=_not_found, redirect_slashes=False)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await paths.get(scope.get("path", ""), others)(scope, receive, send)  # our paths have no parameters
+
+    return app
 
 
 class _Path:
@@ -84,7 +90,6 @@ class _Path:
 
     async def _answer(self, request: Request, call: Call | None) -> Answer:
         try:
-            _check_host(self.service, request)
             return _method_refused(self.calls) if call is None else await call(request)
         except Refusal as refusal:
             return _refused(refusal)
@@ -98,7 +103,7 @@ class _Path:
 def _call(service: Service, endpoint: Endpoint) -> Call:
     body_type: TypeAdapter[Any] | None = None
     if endpoint.bodies:
-        body_type = TypeAdapter(functools.reduce(operator.or_, endpoint.bodies))
+        body_type = TypeAdapter(_first_that_fits(endpoint.bodies))
 
     settings = service.settings
     limit = settings.admin_body_limit if endpoint.role == ADMIN else settings.body_limit
@@ -113,6 +118,13 @@ def _call(service: Service, endpoint: Endpoint) -> Call:
     return call
 
 
+def _first_that_fits(bodies: tuple[type[BaseModel], ...]) -> Any:
+    """A body of one of these kinds; where there are several, the first that fits."""
+    if len(bodies) == 1:
+        return bodies[0]
+    return Annotated[functools.reduce(operator.or_, bodies), Field(union_mode="left_to_right")]
+
+
 def _header(request: Request, name: bytes) -> str:
     """A header's value; for one name this is faster than Starlette's mapping."""
     for key, value in request.scope["headers"]:
@@ -122,17 +134,20 @@ def _header(request: Request, name: bytes) -> str:
 
 
 def _authorise(service: Service, request: Request, needed: str) -> None:
+    if service.open:
+        _check_host(service.settings.hosts, request)
+        return
     scheme, _, key = _header(request, b"authorization").partition(" ")
-    role = service.role_of(key.strip() if scheme.lower() == "bearer" else None)
+    role = service.keys.role_of(key.strip() if scheme.lower() == "bearer" else None)
     if role is None:
         raise Refusal(401, "unauthorised", "the header must be 'Authorization: Bearer KEY' with a key that is valid")
     if not service.allows(role, needed):
         raise Refusal(403, "forbidden", f"the key's role must be {needed}, got {role}")
 
 
-def _check_host(service: Service, request: Request) -> None:
+def _check_host(hosts: tuple[str, ...] | None, request: Request) -> None:
     """Without keys, a page from elsewhere must not reach the service under a name of its own."""
-    if (hosts := service.settings.hosts) is None or not service.open:
+    if hosts is None:
         return
     host = _header(request, b"host")
     name = host.rsplit(":", 1)[0] if host.rpartition(":")[2].isdecimal() else host
@@ -162,10 +177,13 @@ async def _body(request: Request, limit: int) -> bytes:
         raise Refusal(415, "not_json", "the header Content-Type must be application/json")
     if (length := _header(request, b"content-length")).isdecimal() and int(length) > limit:
         raise Refusal(413, "too_large", f"the body must be at most {limit} bytes")
-    chunks, size = [], 0
-    async for chunk in request.stream():  # one that takes too long is ended by the server
-        chunks.append(chunk)
-        size += len(chunk)
+    chunks, size, more = [], 0, True
+    while more:  # one that takes too long is ended by the server
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunks.append(message.get("body", b""))
+        size, more = size + len(chunks[-1]), message.get("more_body", False)
         if size > limit:
             raise Refusal(413, "too_large", f"the body must be at most {limit} bytes")
     return b"".join(chunks)
@@ -179,12 +197,21 @@ async def _parsed_body(body_type: TypeAdapter[Any], body: bytes) -> Any:
 
 
 def _parsed(body_type: TypeAdapter[Any], body: bytes) -> Any:
+    if len(body) > _SMALL:
+        with contextlib.suppress(ValueError, RecursionError):  # for pydantic to put into words
+            json.loads(body, object_pairs_hook=_few)
     try:
         return body_type.validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         broken = first["type"] == "json_invalid"
         raise Refusal(400 if broken else 422, "bad_json" if broken else "bad_value", _sentence(first)) from None
+
+
+def _few(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse at once what would otherwise be refused field by field, in seconds."""
+    if len(pairs) > FIELDS:
+        raise Refusal(422, "bad_value", f"the body must have at most {FIELDS} fields in an object, got {len(pairs)}")
 
 
 def _sentence(entry: Any) -> str:

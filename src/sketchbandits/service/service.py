@@ -65,10 +65,6 @@ class Service:
             self._closed = self.keys.in_use
         return self.settings.open and not self._closed
 
-    def role_of(self, key: str | None) -> str | None:
-        """What a key may do; everything where nobody needs one."""
-        return ADMIN if self.open else self.keys.role_of(key)
-
     def allows(self, role: str | None, needed: str) -> bool:
         """Whether a role suffices."""
         return role == ADMIN or (role == CLIENT and needed == CLIENT)
