@@ -1,11 +1,12 @@
 """The HTTP side: what is answered, what is refused and in which words, and who may ask."""
 
+import asyncio
 import json
 
 from service_tools import ARMS, IDS, bandit, run, service_at
 
 from sketchbandits.service.endpoints import ENDPOINTS
-from sketchbandits.service.keys import ADMIN, CLIENT
+from sketchbandits.service.keys import ADMIN, CLIENT, FRESH
 from sketchbandits.service.openapi import document
 
 ARM = {"id": "new", "features": ARMS[0].tolist()}
@@ -194,8 +195,10 @@ def test_every_endpoint_refuses_a_missing_wrong_and_revoked_key(tmp_path):
                 answer = await send(client, name, Authorization=f"Bearer {admin}")
                 assert answer.status_code in (200, 201), answer.text
             (tmp_path / "s" / "keys.json").unlink()
+            await asyncio.sleep(2 * FRESH)
             assert (await send(client, "list_bandits")).status_code == 401, "keys that vanish let nobody in"
             (tmp_path / "s" / "keys.json").write_text("{")
+            await asyncio.sleep(2 * FRESH)
             assert (await send(client, "list_bandits", Authorization=f"Bearer {admin}")).status_code == 401
 
     run(check())

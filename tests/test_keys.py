@@ -39,6 +39,7 @@ def test_bad_values_and_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="no keys at all"):
         ring.revoke("000000000000")
     ring.path.write_text('{"format": 2, "keys": []}')
+    ring = KeyRing(ring.path)
     with pytest.raises(KeysUnreadable, match="format"):
         ring.all()
     assert ring.in_use and ring.role_of("x") is None

@@ -1,7 +1,8 @@
 """API keys: who may ask. A key is shown once, when it is made; what is kept is its SHA-256 digest.
 
-A key has 256 random bits, so a plain digest cannot be searched backwards. The file is read again whenever it changes:
-a revoked key is refused from the next request on. A file that cannot be read lets nobody in.
+A key has 256 random bits, so a plain digest cannot be searched backwards. The file is read again when it has changed,
+which is looked up every `FRESH` seconds: a revoked key is refused from then on. A file that cannot be read lets nobody
+in.
 """
 
 import contextlib
@@ -21,6 +22,7 @@ from pathlib import Path
 from sketchbandits import validate
 
 FORMAT = 1
+FRESH = 0.02  # a look at the file for every request would take longer than all other checks of it
 CLIENT, ADMIN = "client", "admin"
 ROLES = (CLIENT, ADMIN)
 _KEY = re.compile(r"sb_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -49,6 +51,7 @@ class KeyRing:
         self.path = path
         self._seen: tuple[int, ...] | None = None
         self._keys: dict[str, Key] = {}
+        self._fresh_until = 0.0
 
     def create(self, name: str, role: str) -> str:
         """A new key: the only time that its secret is seen."""
@@ -77,7 +80,9 @@ class KeyRing:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.with_name(f"{self.path.name}.lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            self._fresh_until = 0.0
             yield
+            self._fresh_until = 0.0
 
     def all(self) -> list[Key]:
         """Every key there ever was."""
@@ -107,14 +112,18 @@ class KeyRing:
         return None
 
     def _refresh(self) -> None:
+        now = time.monotonic()
+        if now < self._fresh_until:
+            return
         try:
             stat = os.stat(self.path)
         except FileNotFoundError:
-            self._keys, self._seen = {}, None
+            self._keys, self._seen, self._fresh_until = {}, None, now + FRESH
             return
         seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if seen != self._seen:
             self._keys, self._seen = self._read(), seen
+        self._fresh_until = now + FRESH
 
     def _read(self) -> dict[str, Key]:
         try:
