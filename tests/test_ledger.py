@@ -235,7 +235,7 @@ def test_a_day_of_minutes_is_the_same_after_a_replay():
     book = Book()
     for _ in range(1_500):
         book.time += 60.0
-        book.decide()
+        book.reward(book.decide()[0], 1.0)
     replayed = Ledger()
     replayed.replay(book.records)
     assert state_of(replayed) == state_of(book.ledger)
@@ -361,6 +361,8 @@ def test_only_intact_snapshots_are_read(tmp_path):
         store.write(ledger, book.records[count - 1].position)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["15", str(len(book.records))])
     (tmp_path / "99.part").mkdir()
+    store.tidy()
+    assert not (tmp_path / "99.part").exists()
     newest = tmp_path / str(len(book.records)) / "default.npz"
     damaged = bytearray(newest.read_bytes())
     damaged[len(damaged) // 2] ^= 1

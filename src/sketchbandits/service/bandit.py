@@ -173,16 +173,16 @@ class Bandit:
                 self.keys.popitem(last=False)
 
     def rewarded(self, changes: Sequence[Change]) -> None:
-        """Rewards came, or deadlines passed: one compiled call for all."""
+        """Rewards came, or deadlines passed: one compiled call for all; each was `counted` before."""
         for change in changes:
             assert change.decision is not None
             del self.waiting[change.decision]
-            self._count(change)
         data = [change.data for change in changes]
         self.policy.update_many([entry["arm"] for entry in data], [entry["reward"] for entry in data])
         self._bounds = None
 
-    def _count(self, change: Change) -> None:
+    def counted(self, change: Change) -> None:
+        """Keep totals, in the order of the log."""
         minute, reward = self._minute(change.data["t"]), change.data["reward"]
         self.rewards += 1
         self.reward_sum += reward
@@ -196,7 +196,7 @@ class Bandit:
     def _minute(self, time: float) -> list[float]:
         start = int(time // 60) * 60
         if start not in self.minutes:
-            # Those that may still count: dropped by time alone, so that a replay in batches drops the same.
+            # In the order of the log, live and in replay, so that both drop the same.
             self.minutes = {kept: entry for kept, entry in self.minutes.items() if kept > start - MINUTES_KEPT * 60}
         return self.minutes.setdefault(start, [0, 0, 0.0, 0])
 

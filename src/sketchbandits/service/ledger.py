@@ -202,6 +202,8 @@ class Ledger:
         for seq, change in records:
             bandit = self.bandits.get(change.data["bandit"])
             if change.kind in (Kind.REWARD, Kind.DEFAULT):
+                assert bandit is not None
+                bandit.counted(change)
                 rewards.setdefault(change.data["bandit"], []).append(change)
                 continue
             if change.kind == Kind.DECISION:

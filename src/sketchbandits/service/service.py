@@ -80,6 +80,7 @@ class Service:
         settings = self.settings
         log = await asyncio.to_thread(open_log, settings.database or str(settings.state / LOG_FILE))
         snapshots = Snapshots(settings.state / SNAPSHOTS)
+        snapshots.tidy()
         try:
             self.recovered = await asyncio.to_thread(recover, log, snapshots, progress)
             for note in self.recovered.notes:

@@ -37,9 +37,27 @@ class Snapshots:
     def write(self, ledger: Ledger, position: Position) -> None:
         """Keep a ledger (a frozen one, if the service goes on meanwhile), and forget all but the last few."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.tidy()
         part = self.folder / f"{position.seq}.part"
-        shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
+        try:
+            self._fill(part, ledger, position)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+        target = self.folder / str(position.seq)
+        shutil.rmtree(target, ignore_errors=True)
+        part.rename(target)
+        _sync(self.folder)
+        for old in self._newest_first()[KEPT:]:
+            shutil.rmtree(self.folder / str(old), ignore_errors=True)
+
+    def tidy(self) -> None:
+        """Remove what a killed process has left half written."""
+        for part in self.folder.glob("*.part"):
+            shutil.rmtree(part, ignore_errors=True)
+
+    def _fill(self, part: Path, ledger: Ledger, position: Position) -> None:
         for name, bandit in ledger.bandits.items():
             bandit.policy.save(part / f"{name}.npz")
             _write(part / f"{name}.json", _bandit_to_json(bandit))
@@ -47,12 +65,6 @@ class Snapshots:
         head = {"format": FORMAT, "seq": position.seq, "chain": position.chain, "next_number": ledger.next_number}
         _write(part / MANIFEST, {**head, "files": files})
         _sync(part)
-        target = self.folder / str(position.seq)
-        shutil.rmtree(target, ignore_errors=True)
-        part.rename(target)
-        _sync(self.folder)
-        for old in list(self._newest_first())[KEPT:]:
-            shutil.rmtree(self.folder / str(old), ignore_errors=True)
 
     def intact(self) -> Iterator[tuple[Position, Ledger]]:
         """The snapshots that can be read, newest first; why one cannot goes to ``passed_over``."""
