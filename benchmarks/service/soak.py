@@ -131,7 +131,8 @@ def judge(soak, statuses):
     entries = None
     while entries is None or entries["coins"]["outstanding"]:  # the last deadlines pass
         time.sleep(0.2)
-        arms, entries = soak.shown()
+        _, entries = soak.shown()
+    arms, entries = soak.shown()  # once more: what was shown before may be of a moment before the last was booked
     soak.end(signal.SIGTERM)
     found = acknowledged_lost(soak.state, soak.folder / "journal")
     print(f"\rstatuses: {json.dumps(statuses, sort_keys=True)}")
