@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Union
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
@@ -24,7 +25,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sketchbandits.service import metrics
 from sketchbandits.service.endpoints import ENDPOINTS, Endpoint
-from sketchbandits.service.events import to_json
 from sketchbandits.service.keys import ADMIN, CLIENT
 from sketchbandits.service.openapi import document
 from sketchbandits.service.requests import Refusal, internal
@@ -228,7 +228,7 @@ class _Json:
 
     def __init__(self, status: int, value: dict[str, Any], headers: dict[str, str] | None = None) -> None:
         self.status_code, self.headers = status, headers or {}
-        self.body = to_json(value).encode()
+        self.body = to_json(value)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         more = [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
