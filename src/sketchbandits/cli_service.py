@@ -17,6 +17,7 @@ from sketchbandits import terminal, validate
 from sketchbandits.arms_file import read_arms
 from sketchbandits.experiments.contenders import Contender
 from sketchbandits.flags import bad_values_refused, number, whole, words
+from sketchbandits.service.folder import KEYS, LOG_FILE, SNAPSHOTS
 
 STATE, LOOPBACK = "sketchbandits-state", "127.0.0.1"
 
@@ -150,7 +151,6 @@ def log_command(
     """Check every record of a log; with --cut, give up what follows a damage."""
     with _extra("service"):
         from sketchbandits.service.log import LogDamaged, LogInUse, cut_back, open_log
-        from sketchbandits.service.service import SNAPSHOTS
         from sketchbandits.service.snapshots import Snapshots
     database = _database(state)
     with bad_values_refused():
@@ -203,8 +203,6 @@ def replay_command(
 
 
 def _database(state: str) -> str:
-    from sketchbandits.service.service import LOG_FILE
-
     if "://" in state:
         return state
     path = Path(state) / LOG_FILE if Path(state).is_dir() else Path(state)
@@ -219,7 +217,7 @@ def _ring(state: str) -> Iterator[Any]:
 
     with bad_values_refused():
         try:
-            yield KeyRing(_state_folder(state) / "keys.json")
+            yield KeyRing(_state_folder(state) / KEYS)
         except (KeysUnreadable, OSError) as error:
             terminal.stop(terminal.IO_ERROR, str(error))
 

@@ -15,9 +15,10 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sketchbandits.service.api import make_app
+from sketchbandits.service.folder import KEYS
 from sketchbandits.service.keys import KeyRing
 from sketchbandits.service.recovery import Progress
-from sketchbandits.service.service import KEYS, Service, Settings
+from sketchbandits.service.service import Service, Settings
 
 HEAD_LIMIT = 1 << 18
 REQUEST_SECONDS = 10.0  # for a whole request to arrive

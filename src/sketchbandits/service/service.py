@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sketchbandits.service.bandit import origin_of
+from sketchbandits.service.folder import KEYS, LOG_FILE, SNAPSHOTS
 from sketchbandits.service.keys import ADMIN, CLIENT, KeyRing
 from sketchbandits.service.ledger import Ledger
 from sketchbandits.service.log import EventLog, open_log
@@ -16,8 +17,6 @@ from sketchbandits.service.recovery import Progress, Recovered, recover
 from sketchbandits.service.requests import CreateBandit, Refusal
 from sketchbandits.service.snapshots import Snapshots
 from sketchbandits.service.writer import SNAPSHOT_EVERY, WAITING, Writer
-
-LOG_FILE, SNAPSHOTS, KEYS = "events.db", "snapshots", "keys.json"
 
 logger = logging.getLogger("sketchbandits.service")
 
