@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from service_tools import COMPILED, PATIENCE, Process, bandit, run, write_arms
 from test_ledger import state_of
 
 from sketchbandits.cli import main
+from sketchbandits.service.keys import FRESH
 from sketchbandits.service.ledger import Ledger
 from sketchbandits.service.log import open_log
 from sketchbandits.service.recovery import recover
@@ -152,6 +154,7 @@ def test_keys_are_made_listed_and_revoked_while_it_runs(tmp_path, arms, command)
     service = Process(state, "--arms", arms, *UCB1)
     assert ask(service.address, "/v1/bandits")["bandits"][0]["name"] == "default"
     key = command("keys", "create", "the shop", "--role", "client", "--state", state).stdout.strip()
+    time.sleep(3 * FRESH)
     with pytest.raises(urllib.error.HTTPError, match="401"):
         ask(service.address, "/v1/bandits")
     assert ask(service.address, "/v1/bandits", key=key)
@@ -162,6 +165,7 @@ def test_keys_are_made_listed_and_revoked_while_it_runs(tmp_path, arms, command)
     assert key not in (state / "keys.json").read_text()
     assert (state / "keys.json").stat().st_mode & 0o077 == 0
     assert command("keys", "revoke", key.split("_")[1], "--state", state).returncode == 0
+    time.sleep(3 * FRESH)
     with pytest.raises(urllib.error.HTTPError, match="401"):
         ask(service.address, "/v1/bandits", key=key)
     assert service.stop(signal.SIGTERM) == 0
