@@ -291,6 +291,8 @@ def test_refused_requests_say_why_and_change_nothing(request_, status, word):
         (CreateBandit("b", BanditConfig(), IDS[:3], ARMS), 422),
         (CreateBandit("b", BanditConfig(policy="cbrap"), IDS, ARMS * np.nan), 422),
         (CreateBandit("b", BanditConfig(options={"sketch_size": 0}), IDS, ARMS), 422),
+        (CreateBandit("b", BanditConfig(options={"sketch_size": "5"}), IDS, ARMS), 422),
+        (CreateBandit("b", BanditConfig(policy="oful", options={"radius": "logdet,ridge=7"}), IDS, ARMS), 422),
         (AddArms("default", ("arm 3",), ARMS[:1]), 409),
         (AddArms("default", ("x", "x"), ARMS[:2]), 422),
         (AddArms("default", ("x",), ARMS[:1, :3]), 422),

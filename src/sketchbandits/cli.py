@@ -30,7 +30,7 @@ from sketchbandits.experiments.reproduce import QUICK, PaperPlan
 from sketchbandits.experiments.runs import Journal
 from sketchbandits.experiments.scenes import Model
 from sketchbandits.experiments.study import Plan
-from sketchbandits.flags import bad_values_refused, number, whole, wholes, words
+from sketchbandits.flags import bad_values_refused, flag, number, whole, wholes, words
 
 DEFAULTS, BEYOND = PaperPlan(), beyond.BeyondPlan()
 JOURNAL = "runs.jsonl"
@@ -71,26 +71,21 @@ def root(
     """Linear bandits under a fixed compute budget."""
 
 
-def _flag(metavar: str, text: str, default: Any = "") -> Any:
-    """An option that arrives as text: plans check all values, so that every refusal reads alike."""
-    return typer.Option(metavar=metavar, help=text, show_default=str(default) if default != "" else False)
-
-
 _POLICIES = f"Some of {', '.join(KINDS)}, or all; name:option=value gives one its own options."
-_JOBS = _flag("N", "Processes that play at the same time; times are taken alone.", "all cores")
+_JOBS = flag("N", "Processes that play at the same time; times are taken alone.", "all cores")
 
 
 # Values arrive as text and are checked by the plan; None stands for the default, which --quick changes.
 @app.command("reproduce")
 def reproduce_command(
-    rounds: Annotated[str | None, _flag("N", "The length of every run.", f"{DEFAULTS.rounds:,}")] = None,
-    runs: Annotated[str | None, _flag("N", "Runs, each with new arms, parameter and noise.", DEFAULTS.runs)] = None,
-    datasets: Annotated[str | None, _flag("1,2,3,4", "The paper's data sets.", "all four")] = None,
-    policies: Annotated[str | None, _flag("NAME,NAME", _POLICIES, ",".join(paper.SHOWN))] = None,
-    normalize: Annotated[str | None, _flag("max|unit|both", "How arms are scaled.", "both")] = None,
-    seed: Annotated[str | None, _flag("N", "The same seed gives the same regrets.", DEFAULTS.seed)] = None,
+    rounds: Annotated[str | None, flag("N", "The length of every run.", f"{DEFAULTS.rounds:,}")] = None,
+    runs: Annotated[str | None, flag("N", "Runs, each with new arms, parameter and noise.", DEFAULTS.runs)] = None,
+    datasets: Annotated[str | None, flag("1,2,3,4", "The paper's data sets.", "all four")] = None,
+    policies: Annotated[str | None, flag("NAME,NAME", _POLICIES, ",".join(paper.SHOWN))] = None,
+    normalize: Annotated[str | None, flag("max|unit|both", "How arms are scaled.", "both")] = None,
+    seed: Annotated[str | None, flag("N", "The same seed gives the same regrets.", DEFAULTS.seed)] = None,
     jobs: Annotated[str | None, _JOBS] = None,
-    out: Annotated[str, _flag("DIR", "The folder for all results.", "results/paper")] = "results/paper",
+    out: Annotated[str, flag("DIR", "The folder for all results.", "results/paper")] = "results/paper",
     quick: Annotated[bool, typer.Option("--quick", help="A first look: fewer and shorter runs, max norm.")] = False,
 ) -> None:
     """Reproduce the CS-LB paper: four experiments, figures, a verdict on every claim.
@@ -111,11 +106,11 @@ def reproduce_command(
 
 @app.command("beyond")
 def beyond_command(
-    rounds: Annotated[str, _flag("N", "The length of every run.", f"{BEYOND.rounds:,}")] = str(BEYOND.rounds),
-    runs: Annotated[str, _flag("N", "Runs, each with new arms, parameter and noise.", BEYOND.runs)] = str(BEYOND.runs),
-    seed: Annotated[str, _flag("N", "The same seed gives the same regrets.", BEYOND.seed)] = str(BEYOND.seed),
+    rounds: Annotated[str, flag("N", "The length of every run.", f"{BEYOND.rounds:,}")] = str(BEYOND.rounds),
+    runs: Annotated[str, flag("N", "Runs, each with new arms, parameter and noise.", BEYOND.runs)] = str(BEYOND.runs),
+    seed: Annotated[str, flag("N", "The same seed gives the same regrets.", BEYOND.seed)] = str(BEYOND.seed),
     jobs: Annotated[str | None, _JOBS] = None,
-    out: Annotated[str, _flag("DIR", "The folder for all results.", "results/beyond")] = "results/beyond",
+    out: Annotated[str, flag("DIR", "The folder for all results.", "results/beyond")] = "results/beyond",
 ) -> None:
     """Hold multi-scale CS-LB against the best of its rivals on nine data sets: the table of docs/multiscale.md.
 
@@ -134,31 +129,31 @@ def beyond_command(
 
 @app.command("simulate")
 def simulate_command(
-    policies: Annotated[str, _flag("NAME,NAME", _POLICIES, "cslb,oful,ucb1")] = "cslb,oful,ucb1",
-    arms: Annotated[str | None, _flag("FILE", "Your arms, one a row: .npy, .csv or .parquet.")] = None,
-    id_column: Annotated[str | None, _flag("NAME", "The column of the file that names the arms.")] = None,
-    features: Annotated[str | None, _flag("NAME,NAME", "The columns that are features.", "all others")] = None,
-    theta: Annotated[str | None, _flag("FILE", "The true parameter, .npy; else drawn for each run.")] = None,
-    normalize: Annotated[str | None, _flag("none|max|unit", "How arms are scaled.", "none; max if generated")] = None,
+    policies: Annotated[str, flag("NAME,NAME", _POLICIES, "cslb,oful,ucb1")] = "cslb,oful,ucb1",
+    arms: Annotated[str | None, flag("FILE", "Your arms, one a row: .npy, .csv or .parquet.")] = None,
+    id_column: Annotated[str | None, flag("NAME", "The column of the file that names the arms.")] = None,
+    features: Annotated[str | None, flag("NAME,NAME", "The columns that are features.", "all others")] = None,
+    theta: Annotated[str | None, flag("FILE", "The true parameter, .npy; else drawn for each run.")] = None,
+    normalize: Annotated[str | None, flag("none|max|unit", "How arms are scaled.", "none; max if generated")] = None,
     generator: Annotated[
-        str | None, _flag("NAME", "Without a file: correlated, heavy-tailed or subspaces.", "correlated")
+        str | None, flag("NAME", "Without a file: correlated, heavy-tailed or subspaces.", "correlated")
     ] = None,
-    n_arms: Annotated[str | None, _flag("N", "Arms to generate.", 60)] = None,
-    dim: Annotated[str | None, _flag("D", "Their dimension.", 50)] = None,
-    group_size: Annotated[str | None, _flag("M", "correlated: arms that share a direction.", 1)] = None,
-    decay: Annotated[str | None, _flag("X", "heavy-tailed: how fast the spectrum falls.", 0.5)] = None,
-    n_subspaces: Annotated[str | None, _flag("K", "subspaces: how many.", 5)] = None,
-    rank: Annotated[str | None, _flag("R", "subspaces: the dimension of each.", 4)] = None,
-    sketch_size: Annotated[str, _flag("L", "For policies that have one and are not given their own.", 5)] = "5",
-    ridge: Annotated[str, _flag("X", "The ridge, lambda.", 1)] = "1",
-    noise: Annotated[str, _flag("X", "The scale R of the truncated Gaussian noise.", 1)] = "1",
-    theta_norm: Annotated[str, _flag("X", "The bound S on the parameter's norm.", 1)] = "1",
-    delta: Annotated[str, _flag("X", "The failure probability.", 0.01)] = "0.01",
-    rounds: Annotated[str, _flag("N", "The length of every run.", "20,000")] = "20000",
-    runs: Annotated[str, _flag("N", "Runs, each with a new parameter and new noise.", 5)] = "5",
-    seed: Annotated[str, _flag("N", "The same seed gives the same regrets.", 0)] = "0",
+    n_arms: Annotated[str | None, flag("N", "Arms to generate.", 60)] = None,
+    dim: Annotated[str | None, flag("D", "Their dimension.", 50)] = None,
+    group_size: Annotated[str | None, flag("M", "correlated: arms that share a direction.", 1)] = None,
+    decay: Annotated[str | None, flag("X", "heavy-tailed: how fast the spectrum falls.", 0.5)] = None,
+    n_subspaces: Annotated[str | None, flag("K", "subspaces: how many.", 5)] = None,
+    rank: Annotated[str | None, flag("R", "subspaces: the dimension of each.", 4)] = None,
+    sketch_size: Annotated[str, flag("L", "For policies that have one and are not given their own.", 5)] = "5",
+    ridge: Annotated[str, flag("X", "The ridge, lambda.", 1)] = "1",
+    noise: Annotated[str, flag("X", "The scale R of the truncated Gaussian noise.", 1)] = "1",
+    theta_norm: Annotated[str, flag("X", "The bound S on the parameter's norm.", 1)] = "1",
+    delta: Annotated[str, flag("X", "The failure probability.", 0.01)] = "0.01",
+    rounds: Annotated[str, flag("N", "The length of every run.", "20,000")] = "20000",
+    runs: Annotated[str, flag("N", "Runs, each with a new parameter and new noise.", 5)] = "5",
+    seed: Annotated[str, flag("N", "The same seed gives the same regrets.", 0)] = "0",
     jobs: Annotated[str | None, _JOBS] = None,
-    out: Annotated[str, _flag("DIR", "The folder for all results.", "results/simulate")] = "results/simulate",
+    out: Annotated[str, flag("DIR", "The folder for all results.", "results/simulate")] = "results/simulate",
 ) -> None:
     """Compare policies on your own arms, or on generated ones.
 
@@ -191,17 +186,17 @@ def simulate_command(
 @app.command("inspect")
 def inspect_command(
     arms: Annotated[str, typer.Argument(metavar="ARMS", help="Your arms, one a row: .npy, .csv or .parquet.")],
-    rounds: Annotated[str, _flag("N", "How long will be played.", f"{paper.HORIZON:,}")] = str(paper.HORIZON),
-    budget_us: Annotated[str | None, _flag("X", "Microseconds that a round may take on average.", "no limit")] = None,
-    id_column: Annotated[str | None, _flag("NAME", "The column of the file that names the arms.")] = None,
-    features: Annotated[str | None, _flag("NAME,NAME", "The columns that are features.", "all others")] = None,
-    sketch_sizes: Annotated[str | None, _flag("L,L", "Sketch sizes to try.", "small ones, doublings, the rank")] = None,
-    ridge: Annotated[str, _flag("X", "The ridge, lambda.", 1)] = "1",
-    noise: Annotated[str, _flag("X", "The scale R of the noise.", 1)] = "1",
-    theta_norm: Annotated[str, _flag("X", "The bound S on the parameter's norm.", 1)] = "1",
-    delta: Annotated[str, _flag("X", "The failure probability.", 0.01)] = "0.01",
-    seed: Annotated[str, _flag("N", "Draws samples where arms are too many.", 0)] = "0",
-    out: Annotated[str | None, _flag("DIR", "A folder for the report, its numbers and a figure.", "none")] = None,
+    rounds: Annotated[str, flag("N", "How long will be played.", f"{paper.HORIZON:,}")] = str(paper.HORIZON),
+    budget_us: Annotated[str | None, flag("X", "Microseconds that a round may take on average.", "no limit")] = None,
+    id_column: Annotated[str | None, flag("NAME", "The column of the file that names the arms.")] = None,
+    features: Annotated[str | None, flag("NAME,NAME", "The columns that are features.", "all others")] = None,
+    sketch_sizes: Annotated[str | None, flag("L,L", "Sketch sizes to try.", "small ones, doublings, the rank")] = None,
+    ridge: Annotated[str, flag("X", "The ridge, lambda.", 1)] = "1",
+    noise: Annotated[str, flag("X", "The scale R of the noise.", 1)] = "1",
+    theta_norm: Annotated[str, flag("X", "The bound S on the parameter's norm.", 1)] = "1",
+    delta: Annotated[str, flag("X", "The failure probability.", 0.01)] = "0.01",
+    seed: Annotated[str, flag("N", "Draws samples where arms are too many.", 0)] = "0",
+    out: Annotated[str | None, flag("DIR", "A folder for the report, its numbers and a figure.", "none")] = None,
 ) -> None:
     """Look at arms before the first round: what they are like, which policy suits them.
 
@@ -234,12 +229,12 @@ _WORKLOADS = f"Some of {', '.join(WORKLOADS)}; all where none is named."
 @app.command("bench")
 def bench_command(
     workloads: Annotated[list[str] | None, typer.Argument(metavar="WORKLOAD", help=_WORKLOADS)] = None,
-    out: Annotated[str, _flag("DIR", "The folder for all results.", "results/bench")] = "results/bench",
+    out: Annotated[str, flag("DIR", "The folder for all results.", "results/bench")] = "results/bench",
     quick: Annotated[bool, typer.Option("--quick", help="Under a minute: small sizes, to see that it runs.")] = False,
     peers: Annotated[
         bool, typer.Option("--peers", help="Other libraries too, each installed into an environment in DIR.")
     ] = False,
-    seed: Annotated[str, _flag("N", "The same seed gives the same games.", 0)] = "0",
+    seed: Annotated[str, flag("N", "The same seed gives the same games.", 0)] = "0",
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure everything anew.")] = False,
 ) -> None:
     """Measure what the library costs: a table, a figure and a JSON file for each workload.

@@ -16,17 +16,12 @@ import typer
 from sketchbandits import terminal, validate
 from sketchbandits.arms_file import read_arms
 from sketchbandits.experiments.contenders import Contender
-from sketchbandits.flags import bad_values_refused, number, whole, words
+from sketchbandits.flags import bad_values_refused, flag, number, whole, words
 from sketchbandits.service.folder import KEYS, LOG_FILE, SNAPSHOTS
 
 STATE, LOOPBACK = "sketchbandits-state", "127.0.0.1"
 
 keys_app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a service.")
-
-
-def flag(metavar: str, text: str, default: Any = "") -> Any:
-    """An option that arrives as text."""
-    return typer.Option(metavar=metavar, help=text, show_default=str(default) if default != "" else False)
 
 
 _STATE = flag("DIR", "The folder of all state.", STATE)

@@ -5,7 +5,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import typer
+
 from sketchbandits import terminal
+
+
+def flag(metavar: str, text: str, default: Any = "") -> Any:
+    """An option that arrives as text: plans check all values, so that every refusal reads alike."""
+    return typer.Option(metavar=metavar, help=text, show_default=str(default) if default != "" else False)
 
 
 @contextlib.contextmanager

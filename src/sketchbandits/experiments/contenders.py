@@ -60,6 +60,14 @@ class Contender:
             raise ValueError(f"policies must be given each option once, got {text!r}")
         return cls(kind, tuple(sorted(given)))
 
+    @classmethod
+    def of(cls, kind: str, options: Mapping[str, Any]) -> "Contender":
+        """A policy of one of `KINDS` with options as values, none of them read from text."""
+        for name in options:
+            if name not in _parameters(kind):
+                raise ValueError(f"options must be among {', '.join(_parameters(kind))} for {kind}, got {name!r}")
+        return cls(kind, tuple(sorted(options.items())))
+
     def __str__(self) -> str:
         options = ",".join(f"{name}={value}" for name, value in self.options)
         return f"{self.kind}:{options}" if options else self.kind

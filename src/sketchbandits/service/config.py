@@ -44,8 +44,7 @@ class BanditConfig:
 
     def contender(self) -> Contender:
         """The policy by name, its options checked."""
-        text = ",".join(f"{name}={value}" for name, value in self.options.items())
-        return Contender.parse(f"{self.policy}:{text}" if text else self.policy)
+        return Contender.of(self.policy, self.options)
 
     def build(self, arms: Floats) -> Policy:
         """The policy on these arms."""

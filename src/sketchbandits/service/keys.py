@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sketchbandits import validate
+from sketchbandits.service.folder import flush_folder
 
 FORMAT = 1
 FRESH = 0.02  # a look at the file for every request would take longer than all other checks of it
@@ -142,9 +143,7 @@ class KeyRing:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+        flush_folder(self.path.parent)
 
 
 def _digest(text: str) -> str:

@@ -2,13 +2,16 @@
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, LiteralString
 
 from sketchbandits.service.events import START, Event, Kind, Position, Record, chained
 from sketchbandits.service.log_contract import LogDamaged
 
 ROWS_A_PAGE = 500
 COLUMNS = "seq, kind, decision, body, chain"
+WITH_CHAIN_BEFORE: LiteralString = (
+    "SELECT e.seq, e.kind, e.decision, e.body, e.chain, b.chain FROM events e LEFT JOIN events b ON b.seq = e.seq - 1 "
+)
 
 Row = tuple[Any, ...]  # of these columns, with whatever a damaged file has in them
 
@@ -32,6 +35,14 @@ def _next(row: Row, after: Position) -> Record | None:
         return chained(Event(_KINDS[kind], decision, body), after)
     except struct.error:
         return None
+
+
+def linked(events: Iterable[Event], after: Position) -> list[Record]:
+    """Events as the records that follow ``after``."""
+    records: list[Record] = []
+    for event in events:
+        records.append(chained(event, records[-1].position if records else after))
+    return records
 
 
 def fitting(row: Row, after: Position) -> Record | None:

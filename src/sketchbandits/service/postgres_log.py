@@ -11,13 +11,15 @@ from typing import LiteralString
 
 import psycopg
 
-from sketchbandits.service.events import START, Event, Kind, Position, Record, chained
+from sketchbandits.service.events import START, Event, Kind, Position, Record
 from sketchbandits.service.log_chain import (
+    WITH_CHAIN_BEFORE,
     BadRecord,
     Row,
     checked,
     damaged,
     good_behind,
+    linked,
     outcomes_of,
     paged,
     verified,
@@ -38,9 +40,6 @@ from sketchbandits.validate import whole
 
 _SECONDS_TO_SETTLE = 10.0  # for finding out what a broken connection has left behind
 _SECONDS_FOR_LOCK = 2.0  # a server needs a moment to notice that a killed writer is gone
-_WITH_CHAIN_BEFORE = (
-    "SELECT e.seq, e.kind, e.decision, e.body, e.chain, b.chain FROM events e LEFT JOIN events b ON b.seq = e.seq - 1 "
-)
 
 
 class PostgresLog:
@@ -67,10 +66,8 @@ class PostgresLog:
             raise ValueError("events must not be appended to a log that was opened read only")
         if self._uncertain:
             raise Uncertain("an earlier append left it open what the log holds: open the log anew")
-        place, records = self.last, []
-        for event in events:
-            records.append(chained(event, place))
-            place = records[-1].position
+        records = linked(events, self.last)
+        place = records[-1].position if records else self.last
         if records:
             self._store(records)
         self.last = place
@@ -145,13 +142,13 @@ class PostgresLog:
         """Rows with the checksum of the record before each; asked again where the connection turns out to be lost."""
         with _told():
             try:
-                return self._connected().execute(_WITH_CHAIN_BEFORE + condition, (value,)).fetchall()
+                return self._connected().execute(WITH_CHAIN_BEFORE + condition, (value,)).fetchall()
             except psycopg.OperationalError:
                 return self._asked_again(condition, value)
 
     def _asked_again(self, condition: LiteralString, value: object) -> list[Row]:
         try:
-            return self._connected().execute(_WITH_CHAIN_BEFORE + condition, (value,)).fetchall()
+            return self._connected().execute(WITH_CHAIN_BEFORE + condition, (value,)).fetchall()
         except psycopg.OperationalError as error:
             raise Unavailable(f"the database does not answer: {_words(error)}") from error
 

@@ -20,6 +20,7 @@ import numpy as np
 from sketchbandits.service.bandit import Bandit, Waiting
 from sketchbandits.service.config import BanditConfig
 from sketchbandits.service.events import Position
+from sketchbandits.service.folder import flush_folder
 from sketchbandits.service.ledger import Ledger
 
 FORMAT = 1
@@ -48,7 +49,7 @@ class Snapshots:
         target = self.folder / str(position.seq)
         shutil.rmtree(target, ignore_errors=True)
         part.rename(target)
-        _sync(self.folder)
+        flush_folder(self.folder)
         for old in self._newest_first()[KEPT:]:
             shutil.rmtree(self.folder / str(old), ignore_errors=True)
 
@@ -64,7 +65,7 @@ class Snapshots:
         files = {file.name: _digest(file) for file in sorted(part.iterdir())}
         head = {"format": FORMAT, "seq": position.seq, "chain": position.chain, "next_number": ledger.next_number}
         _write(part / MANIFEST, {**head, "files": files})
-        _sync(part)
+        flush_folder(part)
 
     def intact(self) -> Iterator[tuple[Position, Ledger]]:
         """The snapshots that can be read, newest first; why one cannot goes to ``passed_over``."""
@@ -156,11 +157,3 @@ def _write(path: Path, value: dict[str, Any]) -> None:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from sketchbandits.service.events import FORMAT, START, Position, Record
+from sketchbandits.service.folder import flush_folder
 from sketchbandits.service.log_chain import COLUMNS, ROWS_A_PAGE, BadRecord, Row, fitting
 from sketchbandits.service.log_contract import LogDamaged
 from sketchbandits.service.sqlite_pages import PAGE_SIZE
@@ -40,7 +41,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     if not known:
         _make(connection, ())
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is, from now on
-        flush_folder(path)
+        flush_folder(path.absolute().parent)
 
 
 def refuse_foreign(connection: sqlite3.Connection, path: Path) -> bool:
@@ -72,15 +73,6 @@ def _make(connection: sqlite3.Connection, records: Iterable[Record]) -> None:
         connection.execute(statement)
     connection.executemany(f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?)", records)
     connection.execute("COMMIT")
-
-
-def flush_folder(path: Path) -> None:
-    """Make the names in a file's folder durable."""
-    folder = os.open(path.absolute().parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def insert(connection: sqlite3.Connection, records: list[Record]) -> None:

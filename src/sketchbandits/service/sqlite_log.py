@@ -9,8 +9,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from sketchbandits.service.events import START, Event, Kind, Position, Record, chained
-from sketchbandits.service.log_chain import BadRecord, checked, outcomes_of, paged, verified
+from sketchbandits.service.events import START, Event, Kind, Position, Record
+from sketchbandits.service.log_chain import WITH_CHAIN_BEFORE, BadRecord, checked, linked, outcomes_of, paged, verified
 from sketchbandits.service.log_contract import Cut, LogDamaged, LogInUse, NotStored, Uncertain
 from sketchbandits.service.sqlite_file import (
     UNREADABLE,
@@ -28,11 +28,8 @@ from sketchbandits.validate import whole
 
 _ROWS_A_STATEMENT = 1000  # SQLite allows 32766 values
 _MALFORMED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
-_WITH_CHAIN_BEFORE = (
-    "SELECT e.seq, e.kind, e.decision, e.body, e.chain, b.chain FROM events e LEFT JOIN events b ON b.seq = e.seq - 1 "
-)
-_BY_NUMBER = _WITH_CHAIN_BEFORE + "WHERE e.seq = ?"
-_BY_DECISION = _WITH_CHAIN_BEFORE + (
+_BY_NUMBER = WITH_CHAIN_BEFORE + "WHERE e.seq = ?"
+_BY_DECISION = WITH_CHAIN_BEFORE + (
     "WHERE e.seq IN (SELECT seq FROM events WHERE decision IN (SELECT value FROM json_each(?)))"
 )
 
@@ -62,10 +59,8 @@ class SqliteLog:
         if self._uncertain:
             raise Uncertain("an earlier append left it open what the log holds: open the log anew")
         self._refuse_if_gone()
-        place, records = self.last, []
-        for event in events:
-            records.append(chained(event, place))
-            place = records[-1].position
+        records = linked(events, self.last)
+        place = records[-1].position if records else self.last
         try:
             self._store(records)
         except sqlite3.Error as error:

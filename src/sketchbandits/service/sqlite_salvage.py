@@ -7,6 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from sketchbandits.service.events import START, Position, Record
+from sketchbandits.service.folder import flush_folder
 from sketchbandits.service.log_chain import BadRecord, damaged, fitting, good_behind, paged, verified
 from sketchbandits.service.log_contract import Cut, LogDamaged
 from sketchbandits.service.sqlite_file import (
@@ -14,7 +15,6 @@ from sketchbandits.service.sqlite_file import (
     UNREADABLE,
     connect,
     fill,
-    flush_folder,
     last_place,
     page_of_rows,
     refuse_format,
@@ -161,15 +161,15 @@ def _free_name(database: Path) -> Path:
 
 def _replace(database: Path, kept: Path) -> None:
     """Put the fresh file in the place of the damaged one; `_finish` does the rest if this is interrupted."""
-    flush_folder(database)
+    flush_folder(database.absolute().parent)
     if database.exists():
         database.rename(kept)
     if beside(database, "-wal").exists():
         beside(database, "-wal").rename(beside(kept, "-wal"))
     beside(database, "-shm").unlink(missing_ok=True)
-    flush_folder(database)
+    flush_folder(database.absolute().parent)
     beside(database, _FRESH).rename(database)
-    flush_folder(database)
+    flush_folder(database.absolute().parent)
 
 
 def _finish(database: Path) -> list[Cut]:
