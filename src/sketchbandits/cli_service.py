@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,13 +99,10 @@ def _serve(settings: Any, host: str, port: int) -> None:
             print(f"recovered from {brought} in {found.seconds:.2f} s", file=sys.stderr)
         print(f"serving {count} bandit{'' if count == 1 else 's'} at {address}", file=sys.stderr, flush=True)
 
-    def progress(done: int, total: int) -> None:
-        watch("recovering", f"record {done:,} of {total:,}", done / max(total, 1))
-
     with contextlib.ExitStack() as starting, bad_values_refused():
         watch = starting.enter_context(terminal.progress())
         try:
-            serve.serve(settings, bound, ready, progress)
+            serve.serve(settings, bound, ready, _told(watch, "recovering"))
         except (LogDamaged, LogInUse, Uncertain, OSError) as error:
             terminal.stop(terminal.IO_ERROR, str(error))
 
@@ -145,22 +143,21 @@ def log_command(
 ) -> None:
     """Check every record of a log; with --cut, give up what follows a damage."""
     with _extra("service"):
-        from sketchbandits.service.log import LogDamaged, LogInUse, cut_back, open_log
+        from sketchbandits.service.log import LogDamaged, LogInUse, cut_back
         from sketchbandits.service.snapshots import Snapshots
     database = _database(state)
+    if cut is None:
+        with _records(database) as records:
+            count = sum(1 for _ in records)
+        print(f"{count:,} records, all good")
+        return
     with bad_values_refused():
         try:
-            if cut is not None:
-                done = cut_back(database, validate.whole("cut", whole(cut)))
-                Snapshots(Path(database).parent / SNAPSHOTS).set_aside(done.first)
-                print(f"cut back at record {done.first}: {done.records} records kept in {done.kept_in}")
-                return
-            log = open_log(database, read_only=True)
-            with contextlib.closing(log):
-                count = sum(1 for _ in log.read())
-            print(f"{count:,} records, all good")
+            done = cut_back(database, validate.whole("cut", whole(cut)))
+            Snapshots(Path(database).parent / SNAPSHOTS).set_aside(done.first)
         except (LogDamaged, LogInUse, OSError) as error:
             terminal.stop(terminal.IO_ERROR, str(error))
+    print(f"cut back at record {done.first}: {done.records} records kept in {done.kept_in}")
 
 
 def replay_command(
@@ -177,24 +174,44 @@ def replay_command(
     with _extra("service"):
         from sketchbandits.service import offline
         from sketchbandits.service.config import BanditConfig
-        from sketchbandits.service.log import LogDamaged, open_log
         from sketchbandits.service.logged import read_bandit
     database = _database(state)
     with bad_values_refused():
         validate.option("estimator", estimator, ("replay", "ips"))
         contender = Contender.parse(policy)
         config = BanditConfig(policy=contender.kind, options=dict(contender.options), seed=whole(seed))
-        try:
-            with contextlib.closing(open_log(database, read_only=True)) as log:
-                found = read_bandit(log.read(), bandit)
-        except (LogDamaged, OSError) as error:
-            terminal.stop(terminal.IO_ERROR, str(error))
-        build = lambda: config.build(found.features)  # noqa: E731
-        if estimator == "replay":
-            result = offline.replay(found.decisions, build, name=str(contender), seed=config.seed)
-        else:
-            result = offline.ips(found.decisions, build, name=str(contender))
+        with _records(database) as records:
+            found = read_bandit(records, bandit)
+            build = partial(config.build, found.features)
+            if estimator == "replay":
+                result = offline.replay(found.decisions, build, name=str(contender), seed=config.seed)
+            else:
+                result = offline.ips(found.decisions, build, name=str(contender))
     print(result.text(), end="")
+
+
+@contextlib.contextmanager
+def _records(database: str) -> Iterator[Any]:
+    """The verified records of a log, which is only read; whatever goes wrong is one line."""
+    from sketchbandits.service.log import LogDamaged, open_log
+    from sketchbandits.service.recovery import watched
+
+    try:
+        with (
+            bad_values_refused(),
+            terminal.progress() as watch,
+            contextlib.closing(open_log(database, read_only=True)) as log,
+        ):
+            yield watched(log.read(), log.last.seq, _told(watch, "reading"))
+    except (LogDamaged, OSError) as error:
+        terminal.stop(terminal.IO_ERROR, str(error))
+    except KeyboardInterrupt:
+        terminal.stop(terminal.INTERRUPTED, "interrupted: nothing was changed")
+
+
+def _told(watch: Any, stage: str) -> Any:
+    """Progress through the records of a log."""
+    return lambda done, total: watch(stage, f"record {done:,} of {total:,}", done / max(total, 1))
 
 
 def _database(state: str) -> str:

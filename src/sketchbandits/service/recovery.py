@@ -27,7 +27,7 @@ def recover(log: EventLog, snapshots: Snapshots, progress: Progress = lambda don
     """Bring the ledger back; equal to the bit to one that was never stopped."""
     started = time.perf_counter()
     position, ledger = _newest(log, snapshots)
-    replayed = ledger.replay(_watched(log.recover(position), log.last.seq - position.seq, progress))
+    replayed = ledger.replay(watched(log.recover(position), log.last.seq - position.seq, progress))
     cuts = (f"log cut back at record {cut.first}: {cut.reason}; kept in {cut.kept_in}" for cut in log.cuts)
     notes = (*snapshots.passed_over, *cuts)
     return Recovered(ledger, position, replayed, time.perf_counter() - started, notes)
@@ -49,7 +49,8 @@ def _newest(log: EventLog, snapshots: Snapshots) -> tuple[Position, Ledger]:
     return START, Ledger()
 
 
-def _watched(records: Iterator[Record], total: int, progress: Progress) -> Iterator[Record]:
+def watched(records: Iterator[Record], total: int, progress: Progress) -> Iterator[Record]:
+    """The records, with word of how many have passed."""
     for done, record in enumerate(records):
         if done % 10_000 == 0:
             progress(done, total)
