@@ -69,11 +69,10 @@ class Account:
 
     def _change(self, what, value):
         self._bounds = None
+        if self.twin is not None and not self.twin.grows:
+            self.twin = None
         if self.twin is not None:
-            try:
-                getattr(self.twin, what)(value)
-            except NotImplementedError:
-                self.twin = None
+            getattr(self.twin, what)(value)
 
     # Decisions.
 

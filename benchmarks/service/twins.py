@@ -9,7 +9,9 @@ from twin_multiscale import SKETCH_SIZE, Multiscale, naive
 
 
 class Fixed:
-    """A twin from ``naive`` whose arms stay: only its bounds are compared."""
+    """A twin from ``naive`` whose arms stay: only its bounds are compared, and those until the arms change."""
+
+    grows = False
 
     def __init__(self, policy):
         self.policy, self.active = policy, np.ones(policy.N, bool)
@@ -24,15 +26,11 @@ class Fixed:
     def chooses(self, pending, allowed, C=1.0):
         return None
 
-    def add(self, arms):
-        raise NotImplementedError
-
-    def remove(self, arms):
-        raise NotImplementedError
-
 
 class Growing(Fixed):
     """OFUL, LinUCB and UCB1: one more arm is one more row."""
+
+    grows = True
 
     def add(self, arms):
         policy, more = self.policy, len(arms)
