@@ -15,11 +15,11 @@ import numpy as np
 
 import sketchbandits
 from sketchbandits import Partition, advise, simulate
-from sketchbandits.advice.machine import measure
-from sketchbandits.advice.predictions import Prediction
-from sketchbandits.advice.report import best_sizes
 from sketchbandits.environments import LinearEnvironment, correlated_arms, isotropic_parameter, subspace_arms
-from sketchbandits.threads import one_blas_thread
+from sketchbandits.kernels.threads import one_blas_thread
+from sketchbandits.lab.advice.machine import measure
+from sketchbandits.lab.advice.predictions import Prediction
+from sketchbandits.lab.advice.report import best_sizes
 
 ROUNDS = 3_000
 CASES = {

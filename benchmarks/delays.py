@@ -32,8 +32,8 @@ from sketchbandits.environments import (
     heavy_tailed_delay,
     uniform_parameter,
 )
-from sketchbandits.linalg import Floats
-from sketchbandits.policies.pending import FULL, decide
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.policies.pending.rule import FULL, decide
 
 POLICIES: dict[str, Callable[[Floats, int], Any]] = {
     "Multi-scale": lambda arms, l: MultiscaleCSLB(arms, sketch_size=l),

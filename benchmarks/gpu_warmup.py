@@ -15,7 +15,7 @@ import torch
 
 import sketchbandits
 from sketchbandits import Partition
-from sketchbandits.partition import MOST_WORKERS
+from sketchbandits.partition.partition import MOST_WORKERS
 
 
 def seconds(arms: np.ndarray, l: int, device: str, workers: int | None) -> tuple[float, Partition]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from sketchbandits import OFUL, MultiscaleCSLB
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
-from sketchbandits.threads import one_blas_thread
+from sketchbandits.kernels.threads import one_blas_thread
 
 SHAPES = ((1000, 20, 4, 1), (1000, 20, 4, 10), (2000, 10, 4, 1))
 CHUNK = 5_000

@@ -7,7 +7,7 @@ import numpy as np
 
 from sketchbandits import CBSCFD, CSLB, OFUL, SOFUL, DBSLinUCB
 from sketchbandits.policies.base import MEAN, WIDTH2
-from sketchbandits.policies.cslb_layout import SLOT
+from sketchbandits.policies.cslb.layout import SLOT
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import naive

@@ -31,7 +31,7 @@ from sketchbandits.bench.measure import Samples, compiled, interleaved, machine,
 from sketchbandits.bench.targets import Target, at_least, at_most
 from sketchbandits.bench.yardstick import NumpyOFUL
 from sketchbandits.environments import LinearEnvironment
-from sketchbandits.linalg import Floats
+from sketchbandits.kernels.linalg import Floats
 
 Measured = tuple[str, Samples, list[Target]]
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from sketchbandits import OFUL, SOFUL, MultiscaleCSLB, simulate
 from sketchbandits.environments.noise import truncated_gaussian
+from sketchbandits.kernels.threads import one_blas_thread
 from sketchbandits.snapshot import leaves
-from sketchbandits.threads import one_blas_thread
 
 NOISE, OFFERED, BLOCKS = 0.1, 10, 5
 

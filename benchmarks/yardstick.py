@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import UCB1
-from sketchbandits.linalg import add_exactly, tied_argmax
+from sketchbandits.kernels.linalg import add_exactly, tied_argmax
 from sketchbandits.policies.base import general_play, register
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,8 @@ from outcome import BAD_INPUT, band, options, run, say, stop, table
 
 import sketchbandits as sb
 from sketchbandits.environments import Ratings, ReplayEnvironment, item_factors, read_movielens
+from sketchbandits.kernels.threads import one_blas_thread
 from sketchbandits.progress import Bar
-from sketchbandits.threads import one_blas_thread
 
 NOISE = 0.5  # rewards in [0, 1] are 1/2-sub-Gaussian
 DIM, LEAST, TRAINED = 10, 20, 0.8

@@ -11,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from sketchbandits.experiments.intervals import interval
+from sketchbandits.lab.intervals import interval
 
 WIDTH = 80
 BAD_INPUT, INTERRUPTED = 2, 130

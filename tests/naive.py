@@ -22,8 +22,8 @@ Details the specification leaves open, as read here:
 import mpmath
 import numpy as np
 
-from sketchbandits.first_fit import unit_rows
-from sketchbandits.linalg import remove_projection
+from sketchbandits.kernels.linalg import remove_projection
+from sketchbandits.partition.first_fit import unit_rows
 
 TIE = 1e-9  # slip 8
 RANK_TOL = 1e-8  # the residual rule, float64 arms

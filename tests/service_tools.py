@@ -14,9 +14,9 @@ import httpx
 import numpy as np
 
 from sketchbandits.environments import correlated_arms
-from sketchbandits.service.api import make_app
-from sketchbandits.service.config import BanditConfig
-from sketchbandits.service.requests import CreateBandit
+from sketchbandits.service.bandits.config import BanditConfig
+from sketchbandits.service.bandits.requests import CreateBandit
+from sketchbandits.service.http.api import make_app
 from sketchbandits.service.service import Service, Settings
 
 ARMS = correlated_arms(n_arms=12, dim=5, group_size=3, normalize="max", seed=2)

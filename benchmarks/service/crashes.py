@@ -35,10 +35,10 @@ from full_disk import full_disk
 from servers import Served, free_port, write_arms
 from uncrashed import Acknowledged, Crowd, Uncrashed, fingerprint
 
-from sketchbandits.service.ledger import Ledger
+from sketchbandits.service.bandits.ledger import Ledger
+from sketchbandits.service.bandits.recovery import recover
+from sketchbandits.service.bandits.snapshots import Snapshots
 from sketchbandits.service.log import open_log
-from sketchbandits.service.recovery import recover
-from sketchbandits.service.snapshots import Snapshots
 
 NEXT = 10  # decisions asked of a restarted service, of each bandit
 SNAPSHOT_EVERY = 50

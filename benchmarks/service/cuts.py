@@ -23,12 +23,12 @@ from servers import Served
 from uncrashed import fingerprint
 
 from sketchbandits.environments import correlated_arms
-from sketchbandits.service.config import BanditConfig
-from sketchbandits.service.ledger import Facts, Ledger
+from sketchbandits.service.bandits.config import BanditConfig
+from sketchbandits.service.bandits.ledger import Facts, Ledger
+from sketchbandits.service.bandits.recovery import recover
+from sketchbandits.service.bandits.requests import CreateBandit, Decide, Reward
+from sketchbandits.service.bandits.snapshots import Snapshots
 from sketchbandits.service.log import LogDamaged, open_log
-from sketchbandits.service.recovery import recover
-from sketchbandits.service.requests import CreateBandit, Decide, Reward
-from sketchbandits.service.snapshots import Snapshots
 
 PAGE = 4096
 ARMS = correlated_arms(n_arms=9, dim=3, normalize="max", seed=1)

@@ -21,11 +21,11 @@ from pathlib import Path
 from servers import Served
 
 from sketchbandits.environments import correlated_arms
-from sketchbandits.service.config import BanditConfig
-from sketchbandits.service.ledger import Facts, Ledger
+from sketchbandits.service.bandits.config import BanditConfig
+from sketchbandits.service.bandits.ledger import Facts, Ledger
+from sketchbandits.service.bandits.requests import CreateBandit, Decide, Reward
+from sketchbandits.service.bandits.snapshots import Snapshots
 from sketchbandits.service.log import open_log
-from sketchbandits.service.requests import CreateBandit, Decide, Reward
-from sketchbandits.service.snapshots import Snapshots
 
 N_ARMS, DIMENSION = 200, 50
 GROUP = 500

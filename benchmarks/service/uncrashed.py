@@ -9,10 +9,10 @@ from collections import Counter
 from servers import HERE
 
 from sketchbandits import snapshot
-from sketchbandits.service.bandit import Change
-from sketchbandits.service.events import Kind, features_of, parsed
-from sketchbandits.service.ledger import Facts, Ledger
-from sketchbandits.service.requests import Decide
+from sketchbandits.service.bandits.bandit import Change
+from sketchbandits.service.bandits.ledger import Facts, Ledger
+from sketchbandits.service.bandits.requests import Decide
+from sketchbandits.service.log.events import Kind, features_of, parsed
 
 
 def fingerprint(ledger):

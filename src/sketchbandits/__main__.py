@@ -1,6 +1,6 @@
-"""``python -m sketchbandits``: the command line, see `sketchbandits.cli`."""
+"""``python -m sketchbandits``: the command line, see `sketchbandits.cli.main`."""
 
-from sketchbandits.cli import main
+from sketchbandits.cli.main import main
 
 if __name__ == "__main__":
     main()

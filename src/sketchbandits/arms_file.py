@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchbandits import validate
-from sketchbandits.linalg import Floats
+from sketchbandits.kernels.linalg import Floats
 
 if TYPE_CHECKING:
     import polars

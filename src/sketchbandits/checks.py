@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sketchbandits.linalg import Floats
+from sketchbandits.kernels.linalg import Floats
 from sketchbandits.snapshot import leaves
 
 N_ARMS, DIM = 23, 11  # never equal, so that a transposed loop shows

@@ -9,7 +9,7 @@ Theorem 2); they differ in how ``ln det(V/ridge)`` is bounded and in what a sket
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchbandits.compiled import kernel
+from sketchbandits.kernels.compiled import kernel
 
 # A policy's radius travels through kernels as one small array with these entries: RATE is L^2/ridge, BIAS is
 # sqrt(ridge) S, so that a round does not compute them again.

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sketchbandits.linalg import Floats, Ints
+from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.contextual import ContextualPolicy
 

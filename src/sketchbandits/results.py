@@ -7,7 +7,7 @@ import numpy as np
 import scipy  # submodules load on first use
 
 from sketchbandits import validate
-from sketchbandits.linalg import Floats, Ints
+from sketchbandits.kernels.linalg import Floats, Ints
 
 if TYPE_CHECKING:
     import polars

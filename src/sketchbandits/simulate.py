@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
-from sketchbandits.linalg import Floats, Ints
+from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.kernels.threads import one_blas_thread
 from sketchbandits.players import Contextual, Delay, FixedCompiled, FixedPlain, LateContextual, LateFixed, Outstanding
 from sketchbandits.policies.base import Policy
 from sketchbandits.progress import Bar
 from sketchbandits.results import Result
-from sketchbandits.threads import one_blas_thread
 
 CHUNK = 16_384  # rounds between two looks at the clock and at Ctrl-C
 N_CHECKPOINTS = 200

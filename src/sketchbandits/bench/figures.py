@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sketchbandits.bench import growth
-from sketchbandits.experiments import drawing
-from sketchbandits.experiments.contenders import KINDS
+from sketchbandits.lab import drawing
+from sketchbandits.lab.contenders import KINDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from sketchbandits.environments import (
     subspace_arms,
     uniform_parameter,
 )
-from sketchbandits.linalg import Floats
+from sketchbandits.kernels.linalg import Floats
 
 # Clusters of a fixed size, as many as wanted: GROUP parallel arms in each of RANK directions.
 GROUP, RANK, ROOM = 10, 4, 8

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sketchbandits.experiments.intervals import LEVEL, Interval
-from sketchbandits.linalg import Floats
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.lab.intervals import LEVEL, Interval
 
 FEWEST = 3  # sizes that a slope needs
 RESAMPLES, SEED = 2_000, 20_240_601  # any fixed seed: the same samples give the same interval

@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from sketchbandits.experiments import runs
-from sketchbandits.experiments.outputs import write_together
+from sketchbandits.lab import runs
+from sketchbandits.lab.outputs import write_together
 
 _NOT_MEASURED = ("figures.py", "journal.py", "run.py", "targets.py", "growth.py")  # they only show what was measured
 

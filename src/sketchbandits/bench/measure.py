@@ -20,8 +20,8 @@ from threadpoolctl import threadpool_info
 
 import sketchbandits
 from sketchbandits.environments import LinearEnvironment
-from sketchbandits.experiments import runs
-from sketchbandits.linalg import Floats
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.lab import runs
 from sketchbandits.simulate import CHUNK
 
 Contender = Callable[[], float]  # plays its rounds once; microseconds a round

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sketchbandits.bench.games import general_arms
 from sketchbandits.bench.measure import seconds
-from sketchbandits.partition import Partition
+from sketchbandits.partition.partition import Partition
 
 _STATUS = Path("/proc/self/status")
 

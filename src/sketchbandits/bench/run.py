@@ -12,9 +12,9 @@ from sketchbandits.bench.journal import Journal
 from sketchbandits.bench.measure import machine
 from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
 from sketchbandits.bench.workloads import PEERS, WORKLOADS
-from sketchbandits.experiments.figures import render
-from sketchbandits.experiments.outputs import write_together
-from sketchbandits.experiments.pool import Watch
+from sketchbandits.lab.figures import render
+from sketchbandits.lab.outputs import write_together
+from sketchbandits.lab.pool import Watch
 
 JOURNAL = "points.jsonl"
 MEASURING = "measuring"

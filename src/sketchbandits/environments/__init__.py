@@ -1,14 +1,14 @@
 """Where policies are tried: arm generators, reward noise, linear environments, labelled data and logs as bandits."""
 
-from sketchbandits.environments.arms import (
+from sketchbandits.environments.delays import fixed_delay, geometric_delay, heavy_tailed_delay
+from sketchbandits.environments.factors import item_factors
+from sketchbandits.environments.generators import (
     correlated_arms,
     heavy_tailed_arms,
     isotropic_parameter,
     subspace_arms,
     uniform_parameter,
 )
-from sketchbandits.environments.delays import fixed_delay, geometric_delay, heavy_tailed_delay
-from sketchbandits.environments.factors import item_factors
 from sketchbandits.environments.labelled import LabelledEnvironment
 from sketchbandits.environments.linear import LinearEnvironment
 from sketchbandits.environments.movielens import read_movielens

@@ -7,7 +7,7 @@ import scipy  # submodules load on first use
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
-from sketchbandits.environments.arms import normalized
+from sketchbandits.environments.generators import normalized
 from sketchbandits.environments.ratings import Ratings
 
 START_SEED = 0  # of the vector that the iteration starts from: the same ratings give the same factors

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
-from sketchbandits.environments.arms import unit_rows
+from sketchbandits.environments.generators import unit_rows
 from sketchbandits.environments.noise import checked_generator, checked_size
 
 

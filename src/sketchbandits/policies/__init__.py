@@ -3,15 +3,15 @@
 from sketchbandits.policies.cbrap import CBRAP
 from sketchbandits.policies.cbscfd import CBSCFD
 from sketchbandits.policies.contextual import ContextualRidge
-from sketchbandits.policies.contextual_multiscale import ContextualMultiscale
-from sketchbandits.policies.contextual_sketch import ContextualSketch
-from sketchbandits.policies.cslb import CSLB
+from sketchbandits.policies.cslb.policy import CSLB
 from sketchbandits.policies.dbslinucb import DBSLinUCB
+from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
 from sketchbandits.policies.lints import LinTS
 from sketchbandits.policies.linucb import LinUCB
-from sketchbandits.policies.multiscale import MultiscaleCSLB
+from sketchbandits.policies.multiscale.policy import MultiscaleCSLB
 from sketchbandits.policies.oful import OFUL
 from sketchbandits.policies.soful import SOFUL
+from sketchbandits.policies.streaming.policy import ContextualMultiscale
 from sketchbandits.policies.ucb1 import UCB1
 
 __all__ = [

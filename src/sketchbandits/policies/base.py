@@ -23,9 +23,9 @@ from numba.extending import overload
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import confidence, snapshot, validate
-from sketchbandits.compiled import kernel
-from sketchbandits.linalg import Floats, Ints
-from sketchbandits.policies.pending import ARM_AT, Mask, Outlook, Recollection, decide
+from sketchbandits.kernels.compiled import kernel
+from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.policies.pending.rule import ARM_AT, Mask, Outlook, Recollection, decide
 
 Radius = str | Callable[[int, float], float]
 

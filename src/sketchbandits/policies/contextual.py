@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import snapshot, validate
-from sketchbandits.compiled import kernel
 from sketchbandits.confidence import CLOSED, KIND, SCALE, VALUE, radius_at, radius_value, sampling_share
-from sketchbandits.counter import new_key, normals
-from sketchbandits.linalg import Floats, solve_upper, tied_argmax, triangular_norms, triangular_step
+from sketchbandits.kernels.compiled import kernel
+from sketchbandits.kernels.counter import new_key, normals
+from sketchbandits.kernels.linalg import Floats, solve_upper, tied_argmax, triangular_norms, triangular_step
 from sketchbandits.policies.base import (
     Radius,
     Shared,

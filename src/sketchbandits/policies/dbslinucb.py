@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 
 from sketchbandits import validate
 from sketchbandits.policies.base import Radius, check_radius, check_shared
-from sketchbandits.policies.contextual_sketch import ContextualSketch
-from sketchbandits.policies.sketched import SketchedPolicy
+from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
+from sketchbandits.policies.fits.sketched import SketchedPolicy
 from sketchbandits.sketches.base import block_count, dyadic_state
 
 

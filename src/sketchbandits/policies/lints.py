@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
-from sketchbandits.compiled import kernel
 from sketchbandits.confidence import HORIZON, SCALE, radius_at, sampling_share
-from sketchbandits.counter import new_key, normals
-from sketchbandits.linalg import Floats, Ints, combine, matvec, root_step, tied_argmax
+from sketchbandits.kernels.compiled import kernel
+from sketchbandits.kernels.counter import new_key, normals
+from sketchbandits.kernels.linalg import Floats, Ints, combine, matvec, root_step, tied_argmax
 from sketchbandits.policies.base import (
     MEAN,
     WIDTH2,
@@ -35,8 +35,8 @@ from sketchbandits.policies.base import (
     register,
 )
 from sketchbandits.policies.contextual import ContextualRidge
-from sketchbandits.policies.pending import Mask, draw_round, first_among
-from sketchbandits.policies.ridge import LOGDET, SAMPLES, RidgePolicy, book, build, refit_all, step_is_sound
+from sketchbandits.policies.fits.ridge import LOGDET, SAMPLES, RidgePolicy, book, build, refit_all, step_is_sound
+from sketchbandits.policies.pending.rule import Mask, draw_round, first_among
 
 
 class LinTSState(NamedTuple):

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.policies.base import check_shared, constant_radius
 from sketchbandits.policies.contextual import ContextualRidge
-from sketchbandits.policies.ridge import GrowingRidge, build
+from sketchbandits.policies.fits.ridge import GrowingRidge, build
 
 
 class LinUCB(GrowingRidge):

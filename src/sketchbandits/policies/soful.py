@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
-from sketchbandits.linalg import Floats
+from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.base import Radius, Shared, check_radius, check_shared
-from sketchbandits.policies.contextual_sketch import ContextualSketch
+from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
+from sketchbandits.policies.fits.sketched import SketchedPolicy
 from sketchbandits.policies.lints import sampling_array, sampling_settings
-from sketchbandits.policies.sketched import SketchedPolicy
 from sketchbandits.sketches.base import fixed_size_state
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
-from sketchbandits.compiled import kernel
-from sketchbandits.linalg import Floats, Ints, add_exactly, tied_argmax
+from sketchbandits.kernels.compiled import kernel
+from sketchbandits.kernels.linalg import Floats, Ints, add_exactly, tied_argmax
 from sketchbandits.policies.base import LOST, SUM, register
-from sketchbandits.policies.growing import Growing, widened
-from sketchbandits.policies.pending import PULLS, WIDTH2, Outlook, new_outlook, register_outlook
+from sketchbandits.policies.changing_arms import Growing, widened
+from sketchbandits.policies.pending.rule import PULLS, WIDTH2, Outlook, new_outlook, register_outlook
 
 MEAN, SPREAD = range(2)  # SPREAD: 1/sqrt(n), +inf before the first reward
 ROUND = 0

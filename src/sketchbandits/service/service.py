@@ -7,16 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sketchbandits.service.bandit import origin_of
+from sketchbandits.service.bandits.bandit import origin_of
+from sketchbandits.service.bandits.ledger import Ledger
+from sketchbandits.service.bandits.recovery import Progress, Recovered, recover
+from sketchbandits.service.bandits.requests import CreateBandit, Refusal
+from sketchbandits.service.bandits.snapshots import Snapshots
+from sketchbandits.service.bandits.writer import SNAPSHOT_EVERY, WAITING, Writer
 from sketchbandits.service.folder import KEYS, LOG_FILE, SNAPSHOTS
+from sketchbandits.service.http.metrics import Histogram
 from sketchbandits.service.keys import ADMIN, CLIENT, KeyRing
-from sketchbandits.service.ledger import Ledger
 from sketchbandits.service.log import EventLog, open_log
-from sketchbandits.service.metrics import Histogram
-from sketchbandits.service.recovery import Progress, Recovered, recover
-from sketchbandits.service.requests import CreateBandit, Refusal
-from sketchbandits.service.snapshots import Snapshots
-from sketchbandits.service.writer import SNAPSHOT_EVERY, WAITING, Writer
 
 logger = logging.getLogger("sketchbandits.service")
 

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
-from sketchbandits.compiled import kernel
-from sketchbandits.linalg import MAX_STEP, ROUNDING, Floats, Ints, assign, remove_projection
+from sketchbandits.kernels.compiled import kernel
+from sketchbandits.kernels.linalg import MAX_STEP, ROUNDING, Floats, Ints, assign, remove_projection
 
 ROWS, CLOSED, RANK, KEEP, CAPACITY, BLOCK_RANK, TURNS = range(7)  # entries of ``size``
 RIDGE, ALPHA, SHRUNK, LOGDET, COMPENSATED, BLOCK_LIMIT, BLOCK_MASS = range(7)  # entries of ``level``

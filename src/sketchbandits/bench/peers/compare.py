@@ -20,8 +20,8 @@ from sketchbandits.bench.peers import venvs
 from sketchbandits.bench.peers.drivers import protocol
 from sketchbandits.bench.yardstick import NumpyOFUL
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
+from sketchbandits.kernels.threads import one_blas_thread
 from sketchbandits.simulate import CHUNK
-from sketchbandits.threads import one_blas_thread
 
 DRIVERS = Path(protocol.__file__).parent
 MOST_VARIANTS = 2  # that a driver plays, one after the other in one process

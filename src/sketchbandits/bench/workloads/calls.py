@@ -16,10 +16,10 @@ from sketchbandits.bench.targets import ratios
 from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
 from sketchbandits.bench.yardstick import NumpyOFUL
 from sketchbandits.environments import LinearEnvironment
-from sketchbandits.experiments.drawing import two_digits
-from sketchbandits.linalg import Floats, Ints
+from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.kernels.threads import one_blas_thread
+from sketchbandits.lab.drawing import two_digits
 from sketchbandits.policies import CSLB, OFUL
-from sketchbandits.threads import one_blas_thread
 
 BOTH = "select + update"
 YARDSTICK = "NumPy OFUL"

@@ -16,10 +16,10 @@ from sketchbandits.bench import figures, games
 from sketchbandits.bench.measure import compiled, interleaved
 from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
 from sketchbandits.environments import LinearEnvironment
-from sketchbandits.experiments.drawing import two_digits
-from sketchbandits.linalg import Floats
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.kernels.threads import one_blas_thread
+from sketchbandits.lab.drawing import two_digits
 from sketchbandits.policies import CSLB
-from sketchbandits.threads import one_blas_thread
 
 SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 AGAIN = "again"

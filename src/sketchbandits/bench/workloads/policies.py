@@ -17,13 +17,13 @@ from sketchbandits.bench.targets import at_least
 from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
 from sketchbandits.bench.yardstick import NumpyOFUL
 from sketchbandits.environments import LinearEnvironment
-from sketchbandits.experiments.contenders import KINDS
-from sketchbandits.experiments.drawing import GREY, thousands
-from sketchbandits.experiments.intervals import interval
-from sketchbandits.linalg import Floats
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.kernels.threads import one_blas_thread
+from sketchbandits.lab.contenders import KINDS
+from sketchbandits.lab.drawing import GREY, thousands
+from sketchbandits.lab.intervals import interval
 from sketchbandits.policies import CSLB
 from sketchbandits.policies.base import Policy
-from sketchbandits.threads import one_blas_thread
 
 YARDSTICK = "NumPy OFUL"
 TARGET, LEAST_GAIN = (1000, 200), 100.0  # arms and dimension; how many rounds of CS-LB a round of the yardstick's

@@ -14,9 +14,9 @@ from sketchbandits.bench import figures, games, growth
 from sketchbandits.bench.measure import Contender, compiled, interleaved, play
 from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
 from sketchbandits.environments import LinearEnvironment
-from sketchbandits.experiments.drawing import two_digits
+from sketchbandits.kernels.threads import one_blas_thread
+from sketchbandits.lab.drawing import two_digits
 from sketchbandits.policies import CSLB
-from sketchbandits.threads import one_blas_thread
 
 DEFAULT, FULL_SCAN = "round", "full scan"
 SCANS = {DEFAULT: "auto", FULL_SCAN: "full"}

@@ -20,8 +20,8 @@ from sketchbandits.bench import figures, games, growth, peak_memory
 from sketchbandits.bench.measure import interleaved, seconds
 from sketchbandits.bench.targets import Target, at_least, at_most, bounded
 from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
-from sketchbandits.linalg import Floats, Ints
-from sketchbandits.partition import Partition
+from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.partition.partition import Partition
 
 WARM_UP, PRODUCT, SVD = "warm-up", "product", "by SVD"
 Shape = tuple[int, int, int]  # arms, dimension, sketch size

@@ -1,8 +1,0 @@
-"""The paper's claims, each with a rule declared before the runs are looked at, and their verdicts."""
-
-from sketchbandits.experiments.claims import cost, regret, structure
-from sketchbandits.experiments.claims.verdict import Claim, Finding, Verdict, judge
-
-__all__ = ["CLAIMS", "Claim", "Finding", "Verdict", "judge"]
-
-CLAIMS = (*regret.CLAIMS, *structure.CLAIMS, *cost.CLAIMS)

@@ -1,0 +1,49 @@
+"""The one decorator of every compiled function, and the stamp that keeps the on-disk cache honest.
+
+Numba caches a kernel under a stamp of the file that defines it, and inlines what the kernel calls: after an edit of
+``linalg.py`` a cached policy would go on with the old arithmetic. Here every kernel carries a stamp of *all* files that
+hold kernels, so an edit of any recompiles what is used and an unchanged package never compiles twice.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _kernels_stamp() -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for source in sorted(Path(__file__).parents[1].rglob("*.py")):
+        if b"@kernel" in (text := source.read_bytes()):
+            digest.update(text)
+    return digest.digest()
+
+
+_STAMP = _kernels_stamp()
+
+
+def kernel(function: Function) -> Function:
+    """Compile ``function`` with Numba: cached on disk, without the GIL, IEEE arithmetic (no ``fastmath``)."""
+    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    # Not a public attribute of Numba: where a future release renames it, the cache falls back to per-file stamps.
+    cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if cache_file is not None and hasattr(cache_file, "_source_stamp"):
+        cache_file._source_stamp = _STAMP
+        cache_file._load_index = _forgiving(cache_file._load_index)
+    return cast(Function, dispatcher)
+
+
+def _forgiving(load_index: Callable[[], Any]) -> Callable[[], Any]:
+    """An index that names a state type which is gone (another version's, another program's) counts as empty."""
+
+    def load() -> Any:
+        try:
+            return load_index()
+        except (ImportError, AttributeError):
+            return {}
+
+    return load

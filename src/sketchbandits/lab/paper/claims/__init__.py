@@ -1,0 +1,8 @@
+"""The paper's claims, each with a rule declared before the runs are looked at, and their verdicts."""
+
+from sketchbandits.lab.paper.claims import cost, regret, structure
+from sketchbandits.lab.paper.claims.verdict import Claim, Finding, Verdict, judge
+
+__all__ = ["CLAIMS", "Claim", "Finding", "Verdict", "judge"]
+
+CLAIMS = (*regret.CLAIMS, *structure.CLAIMS, *cost.CLAIMS)

@@ -1,0 +1,135 @@
+"""How a page came about: readings of what the paper leaves unsaid, what was played, and the command to repeat it."""
+
+import math
+import os
+import platform
+import shlex
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from sketchbandits import __version__
+from sketchbandits.kernels.linalg import TIE
+from sketchbandits.lab.own_case import OwnPlan
+from sketchbandits.lab.paper import setting as paper
+from sketchbandits.lab.paper.reproduce import PaperPlan
+from sketchbandits.lab.report.markup import SCALES, Markup, definitions, join, policy_names, runs_in_words, tag
+from sketchbandits.lab.runs import machine
+from sketchbandits.lab.scenes import FileScene, Scene
+from sketchbandits.lab.tables import Study, timed_lengths
+from sketchbandits.partition.partition import TOLERANCE
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def readings(plan: PaperPlan) -> dict[str, str]:
+    """The gaps of the paper's description, each with the reading that was played."""
+    model = paper.model(1)
+    both = "Both are played" if len(plan.normalize) > 1 else f"Played here: {plan.normalize[0]}"
+    return {
+        "Horizon": f"Not printed. Here T = {plan.rounds:,}; the table above says what a shorter one would have shown.",
+        "δ": f"Not printed. Here {model.delta:g} for every policy.",
+        "Coefficients": "“A random integer coefficient”, later “real-valued”, without a law. Here integers uniform on "
+        "1 to 10, and reals uniform on (0.1, 1) where arms share a direction, on data sets (3) and (4).",
+        "θ*": "“Generated in the same manner” as an arm. Here every component is uniform on (0, 1), and the whole is "
+        f"scaled to norm S = {model.theta_norm:g}.",
+        "Normalisation": "Printed as a scaling “to ensure that ‖x‖ ≤ 1” and as x/‖x‖; the second erases the "
+        f"coefficients and makes a group of arms one vector, repeated. {both}. {SCALES}",
+        "“Variance R = 1”": "Read as the scale of the Gaussian before it is cut off at ±3R; that leaves a variance of "
+        "0.973.",
+        "K < ⌈N/l⌉": "Printed as strict; elsewhere the paper counts N/l clusters at most. Here K ≤ ⌈N/l⌉ is judged; "
+        "the evidence says where < holds too.",
+        "Rank test": "Printed as the rank of a matrix, without a tolerance. Here an arm joins the first cluster, in "
+        f"order, that has room for its direction or whose span it leaves by at most {_power(TOLERANCE)} of its norm.",
+        "Ties": f"Not mentioned; unit arms all tie at the start. Here values within {_power(TIE)} of the largest, "
+        "relatively, are equal, and the lowest index wins, of clusters and of arms.",
+        "Running time": "“Seconds”, for a number of rounds, a machine and a program that are not named. Here "
+        "microseconds a round in compiled code, the warm-up apart. CS-LB, SOFUL and CBSCFD run as printed and in "
+        "cheaper forms: CS-LB in coordinates, which chooses the same arms, the sketches with a buffer.",
+        "Runs": "“Independent”. Here a run draws new arms, a new θ* and new noise, the same for all policies.",
+    }
+
+
+def _power(value: float) -> str:
+    """A power of ten: 10⁻⁹."""
+    return f"10{str(round(math.log10(value))).translate(SUPERSCRIPTS)}"
+
+
+def scene_name(plan: OwnPlan) -> str:
+    """The file without its folders, or the generator."""
+    scene = plan.scene
+    return os.path.basename(scene.path) if isinstance(scene, FileScene) else f"{scene.generator} arms"
+
+
+def scene_facts(plan: OwnPlan) -> dict[str, str]:
+    """What was played on a user's own arms."""
+    scene, model = plan.scene, plan.scene.model
+    n_arms, dim = scene.draw(plan.seed).arms.shape
+    norms = {"none": "as they are", "max": "divided by the largest norm", "unit": "each divided by its own norm"}
+    drawn = f"drawn anew for every run, {scene.parameter}, of norm {model.theta_norm:g}"
+    given = isinstance(scene, FileScene) and scene.theta is not None
+    facts = {
+        "Arms": f"{scene_name(plan)}: N = {n_arms:,}, d = {dim:,}, {norms[scene.normalize]}",
+        "Hidden parameter": "given, the same in every run" if given else drawn,
+        "Told to policies": f"λ = {model.ridge:g}, R = {model.noise:g}, S = {model.theta_norm:g}, δ = {model.delta:g}, "
+        f"l = {model.sketch_size}, as far as they take it and are not given their own",
+        "Policies": policy_names(plan),
+        "Length": f"{plan.rounds:,} rounds, {runs_in_words(plan)}, seed {plan.seed}",
+    }
+    if isinstance(scene, Scene):
+        facts["Generator"] = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in scene.options)
+    return facts
+
+
+def _command(name: str, flags: Mapping[str, Any]) -> Markup:
+    words = ["sketchbandits", name]
+    for flag, value in flags.items():
+        if value is not None:
+            words += [f"--{flag}", f"{value:g}" if isinstance(value, float) else str(value)]
+    return tag("code", join((tag("span", word) for word in shlex.join(words).split(" ")), " "))
+
+
+def paper_command(plan: PaperPlan) -> Markup:
+    """The command that makes the paper's page again."""
+    lists = {name: ",".join(map(str, getattr(plan, name))) for name in ("datasets", "policies", "normalize")}
+    return _command("reproduce", {"rounds": plan.rounds, "runs": plan.runs, **lists, "seed": plan.seed})
+
+
+def own_command(plan: OwnPlan) -> Markup:
+    """The command that makes a user's page again; files without their folders."""
+    scene = plan.scene
+    if isinstance(scene, FileScene):
+        features = None if scene.features is None else ",".join(scene.features)
+        theta = None if scene.theta is None else "THETA.npy"
+        flags = {"arms": scene_name(plan), "id-column": scene.id_column, "features": features, "theta": theta}
+    else:
+        flags = {"generator": scene.generator} | {name.replace("_", "-"): value for name, value in scene.options}
+    told = {name.replace("_", "-"): value for name, value in vars(scene.model).items() if name != "arm_norm"}
+    length = {"rounds": plan.rounds, "runs": plan.runs, "seed": plan.seed}
+    policies = ",".join(map(str, plan.policies))
+    return _command("simulate", {"policies": policies, **flags, "normalize": scene.normalize, **told, **length})
+
+
+def how_it_was_made(study: Study, command: Markup, more_files: Mapping[str, str]) -> Markup:
+    """The command, versions, machine and files behind a page."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba"))
+    names = {
+        "claims.json": "the verdicts with their evidence",
+        "summary.csv": "regret and time of every run",
+        "curves.parquet": "regret at every checkpoint",
+        **more_files,
+        "figures/": "every figure as PNG and SVG",
+        "runs.jsonl": "the journal of finished runs",
+    }
+    links = [join([tag("a", name, href=name), f": {what}"]) for name, what in names.items()]
+    facts = {
+        "Command": command,
+        "Versions": f"sketchbandits {__version__}, Python {platform.python_version()}, {packages}",
+        "Machine": machine(),
+        "Date": f"{datetime.now(UTC):%Y-%m-%d} (UTC)",
+        "Times": "Every timed run was played alone, after all others, on one thread; the policies took turns, run by "
+        f"run. Compiling is not timed. Timed are the first {timed_lengths(study['time'])}.",
+        "Files": tag("ul", *(tag("li", link) for link in links)),
+    }
+    return definitions(facts)

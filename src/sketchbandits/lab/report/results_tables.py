@@ -1,0 +1,124 @@
+"""The tables of a page: regret, time, who leads at which horizon, and a user's own arms."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.lab.contenders import Contender
+from sketchbandits.lab.intervals import interval
+from sketchbandits.lab.own_case import OwnPlan
+from sketchbandits.lab.paper import setting as paper
+from sketchbandits.lab.paper.reproduce import PaperPlan
+from sketchbandits.lab.report.markup import (
+    SCALES,
+    Markup,
+    band,
+    join,
+    listed,
+    mean_of,
+    number,
+    place_name,
+    table,
+    tag,
+    times,
+)
+from sketchbandits.lab.scenes import Scene
+from sketchbandits.lab.study import Runs
+from sketchbandits.lab.tables import Study, contenders, places, scene_of
+
+SHARES = {"T/100": 0.01, "T/10": 0.1, "T/2": 0.5, "T": 1.0}
+
+
+def regret_table(plan: PaperPlan, study: Study) -> Markup:
+    """Regret at the end, a row a setting and a column a policy."""
+    policies = contenders(study["regret"])
+    rows = []
+    for place in places(study["regret"]):
+        found = [interval(study["regret"][*place, str(policy)].regret) for policy in policies]
+        least = min(value.mean for value in found)
+        scene = scene_of(study["regret"], place)
+        assert isinstance(scene, Scene)
+        cells = [band(value, best=value.mean == least) for value in found]
+        title = paper.title(scene).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+        rows.append([f"({place[0]}) {title}", place[1], *cells])
+    caption = (
+        f"Regret after {plan.rounds:,} rounds: {mean_of(plan, ' and its 95 % interval')}; the least in bold. {SCALES}"
+    )
+    return table(caption, ["data set", "norm", *(policy.label for policy in policies)], rows, text=2)
+
+
+def time_tables(plan: PaperPlan, study: Study) -> Markup:
+    """Time a round and the warm-up, a row a policy and a column a setting."""
+    played = f"{mean_of(plan, '')}, timed alone"
+    rounds = _time_table(f"Microseconds a round: {played}; the least in bold.", study, lambda runs: runs.microseconds)
+    before = "Warm-up in milliseconds, before the first round: the mean; the least in bold."
+    return join([rounds, _time_table(before, study, lambda runs: 1e3 * runs.warmup_seconds)])
+
+
+def _time_table(caption: str, study: Study, measure: Callable[[Runs], Floats]) -> Markup:
+    shown, policies = places(study["time"]), contenders(study["time"])
+    means = np.array([[measure(study["time"][*place, str(policy)]).mean() for place in shown] for policy in policies])
+    rows = []
+    for policy, line in zip(policies, means, strict=True):
+        best = line <= means.min(axis=0)
+        cells = [tag("strong" if b else "span", number(float(mean))) for mean, b in zip(line, best, strict=True)]
+        rows.append([policy.label, *cells])
+    return table(caption, ["policy", *map(place_name, shown)], rows)
+
+
+def own_table(plan: OwnPlan, study: Study) -> Markup:
+    """Regret and time on a user's own arms, a row a policy."""
+    rows = []
+    for key, runs in sorted(study["regret"].items(), key=lambda item: item[1].regret.mean()):
+        timed = study["time"][key]
+        label = study["regret"].groups[key][0].contender.label
+        measured = (runs.regret, timed.microseconds, 1e3 * timed.warmup_seconds)
+        rows.append([label, *(band(interval(values)) for values in measured)])
+    caption = f"From the least regret: {mean_of(plan, ' and its 95 % interval')}."
+    headings = ["policy", f"regret after {plan.rounds:,} rounds", "microseconds a round", "warm-up, milliseconds"]
+    return table(caption, headings, rows)
+
+
+def horizon_table(plan: PaperPlan, study: Study) -> Markup:
+    """Who leads after a hundredth, a tenth and half of the rounds, and at the end."""
+    settings = places(study["regret"])
+    leaders = {place: [leaders_after(study, place, share) for share in SHARES.values()] for place in settings}
+    changed = sum(not set(found[0]) & set(found[-1]) for found in leaders.values())
+    sentence = (
+        f"In {changed} of {len(settings)} settings the policy that leads after T/100 rounds does not lead after T."
+    )
+    own = Contender("cslb")
+    if own in contenders(study["regret"]):
+        counts = [sum(own.label in found[i] for found in leaders.values()) for i in range(len(SHARES))]
+        sentence += f" CS-LB leads in {listed(counts)} of {len(settings)} after {listed(SHARES)}."
+    rows = [
+        [place_name(place), *(_leader_cell(study, place, share) for share in SHARES.values())] for place in settings
+    ]
+    rounds = [f"{name} = {plan.rounds * share:,.10g}" for name, share in SHARES.items()]
+    caption = "The policy with the least mean regret after so many rounds; below it CS-LB's mean over the best other's."
+    return join([tag("p", sentence), table(caption, ["setting", *rounds], rows)])
+
+
+def _leader_cell(study: Study, place: tuple[Any, str], share: float) -> Markup:
+    means = mean_regrets(study, place, share)
+    own = means.pop(Contender("cslb"), None)
+    ratio = f"CS-LB / best other {times(min(means.values()), own)}" if means and own is not None else ""
+    leader = tag("span", listed(leaders_after(study, place, share)))
+    return join([leader, tag("span", ratio, class_="ends")], " ")
+
+
+def leaders_after(study: Study, place: tuple[Any, str], share: float) -> list[str]:
+    """The policies with the least mean regret after a share of the rounds: one, or several that are equal."""
+    means = mean_regrets(study, place, share)
+    return [policy.label for policy, mean in means.items() if mean <= min(means.values())]
+
+
+def mean_regrets(study: Study, place: tuple[Any, str], share: float) -> dict[Contender, float]:
+    """The mean regret of each policy after a share of the rounds."""
+    found = {}
+    for policy in contenders(study["regret"]):
+        runs = study["regret"][*place, str(policy)]
+        found[policy] = float(runs.regret_at(share * float(runs.checkpoints[-1])).mean())
+    return found

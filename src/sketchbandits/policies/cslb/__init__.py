@@ -1,0 +1,1 @@
+"""CS-LB: one lossless ridge fit per cluster of arms."""

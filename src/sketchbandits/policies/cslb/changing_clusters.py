@@ -1,0 +1,331 @@
+"""Arm sets that change while a policy learns: `add_arms`, `remove_arms`, `repartition`. Ids are stable for ever.
+
+A new arm joins the first cluster whose span holds it, else the last one with room for its direction, else it opens a
+cluster: first-fit is an online rule, so a policy grown arm by arm has the clusters, means, widths and determinants of
+one built at once. In a cluster of many arms its mean and width come from the fit at hand in O(r^2); the Gram matrix of
+a small one (at most 2 r arms) is made again in O(r^3). Features alone decide, never rewards.
+
+**Shares of delta** The K clusters known at first take ``delta/(K + 1)`` each and the k-th later one
+``delta/((K + 1) k (k + 1))``: in all ``delta`` exactly. `CSLB` without growth spends ``delta/K`` and begins with these
+shares at the first new arm, and its j-th partition spends ``delta/(j (j + 1))`` for j > 1: the bounds in use at any one
+time hold together with probability ``1 - delta``, those of all times together with ``1 - 5 delta/2`` at worst.
+`MultiscaleCSLB` keeps its shares from the start, and never spends more than ``delta``.
+
+A removed arm is never played again; its data stay and go on teaching its cluster. `repartition` builds anew from the
+counts and sums of *all* arms ever added: leaving out arms that were removed after a high reward would bias the bounds.
+"""
+
+import math
+import warnings
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sketchbandits import validate
+from sketchbandits.confidence import RIDGE
+from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.partition.partition import Partition
+from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, Policy, Shared, checked_arms, choose
+from sketchbandits.policies.cslb.coordinates import estimate_of, frame_of
+from sketchbandits.policies.cslb.layout import (
+    A_START,
+    ARM_AT,
+    CAP,
+    CLUSTER,
+    FIRST,
+    FORM,
+    MANY,
+    NEGLIGIBLE,
+    OFF_SPAN,
+    OFFSET,
+    PARTITIONS,
+    RANK,
+    SHARE,
+    SLOT,
+    START,
+)
+from sketchbandits.policies.cslb.spare_slots import SPARE, Found, Spans, block, book_again, refit, sizes, with_rooms
+
+
+class Repartition(NamedTuple):
+    """What `Living.repartition` found: clusters and predicted regret (relative) as they are and anew; whether done."""
+
+    clusters_before: int
+    clusters_after: int
+    ratio: float
+    done: bool
+
+
+def check_partition(
+    arms: Floats, sketch_size: int | None, partition: Partition | None, tolerance: float
+) -> tuple[int, float]:
+    """Sketch size and tolerance, given or the partition's; a partition that is not one of these arms is refused."""
+    tolerance = validate.number("tolerance", tolerance, least=0.0)
+    if tolerance >= 1.0:
+        raise ValueError(f"tolerance must be a number >= 0 and < 1, got {tolerance!r}")
+    if partition is None:
+        return validate.whole("sketch_size", sketch_size), tolerance
+    if not isinstance(partition, Partition):
+        raise ValueError(f"partition must be a Partition or None, got {partition!r}")
+    if sketch_size is not None and validate.whole("sketch_size", sketch_size) != partition.sketch_size:
+        raise ValueError(f"sketch_size must be left out or the partition's {partition.sketch_size}, got {sketch_size}")
+    found = (partition.labels.size, partition.bases.shape[1])
+    if found != arms.shape:
+        raise ValueError(f"partition must be one of arms of shape {arms.shape}, got one of shape {found}")
+    residuals = partition.residuals(arms)
+    if (worst := float(residuals.max())) > 2.0 * partition.tolerance:
+        raise ValueError(
+            f"partition must be one of these arms, within {partition.tolerance:g} of the spans of their clusters, "
+            f"got arm {int(residuals.argmax())} at {worst:.3g}"
+        )
+    if tolerance not in (0.0, partition.tolerance):
+        raise ValueError(f"tolerance must be left out or the partition's {partition.tolerance:g}, got {tolerance:g}")
+    return partition.sketch_size, partition.tolerance if partition.tolerance > NEGLIGIBLE else 0.0
+
+
+def warn_of_tolerance(tolerance: float, shared: Shared, horizon: int | None) -> None:
+    """One warning where what the tolerance may cost over the horizon makes the bound vacuous.
+
+    An arm off its span by ``tolerance`` can be worth ``S L tolerance`` more than a bound without the extra terms says,
+    in each of T rounds; beside the square root of T that any bound grows with, that must stay small.
+    """
+    if horizon is None or tolerance <= NEGLIGIBLE:
+        return
+    cost = shared.theta_norm * shared.arm_norm * tolerance * horizon
+    if cost > math.sqrt(horizon):
+        warnings.warn(
+            f"tolerance={tolerance:g} may cost S L eps T = {cost:.3g} of regret over horizon={horizon}, more than "
+            f"sqrt(T) = {math.sqrt(horizon):.3g}: the bound says nothing there; take a smaller tolerance",
+            stacklevel=3,
+        )
+
+
+def later_share(k: int) -> float:
+    """``ln(k (k + 1))``: how much more ``ln(1/delta')`` the k-th later cluster or ray has than one known at first."""
+    return math.log(k * (k + 1.0)) if k > 0 else 0.0
+
+
+def predicted_regret(n_clusters: int, rank: int, log_share: float, rounds: int) -> float:
+    """``beta sqrt(K r ln(1 + T/r))`` up to constants: what the regret bound of a partition grows with."""
+    information = rank * math.log1p(rounds / max(rank, 1))
+    return math.sqrt(information + 2.0 * log_share) * math.sqrt(n_clusters * max(information, 1e-300))
+
+
+class Living(Policy):
+    """What CS-LB with the log-det radius and multi-scale CS-LB share: arms come and go."""
+
+    _partition: Partition | None
+    _spans: Spans | None = None
+    _buffer: Floats | None = None  # ``arms`` is a view of its first rows
+
+    @property
+    def partition(self) -> Partition:
+        """The clusters as they are now."""
+        if self._partition is None:
+            assert self._spans is not None
+            labels = self.state.place[CLUSTER, : self.n_arms].copy()
+            self._partition = self._spans.partition(labels, self.settings["sketch_size"])
+        return self._partition
+
+    @property
+    def active(self) -> NDArray[np.bool_]:
+        """Which arms may be played: all but the removed ones."""
+        offsets: Floats = self.state.stats[OFFSET, self.state.place[SLOT, : self.n_arms]]
+        return offsets > -np.inf
+
+    def copy(self) -> Self:
+        """An independent policy in the same state."""
+        twin = super().copy()
+        twin._partition, twin._spans, twin._buffer = self.partition, None, None
+        return twin
+
+    def add_arms(self, arms: ArrayLike) -> NDArray[np.int64]:
+        """Add ``arms`` (one a row); returns their ids, which continue those of the arms there are.
+
+        O(K d + l d) an arm to find its cluster, then O(l^3) at most. Nothing is forgotten or fitted again but the small
+        cluster that gains an arm.
+        """
+        self._check_living()
+        new = validate.matrix("arms", arms, columns=self.dim)
+        self.settings["arm_norm"] = max(self.settings["arm_norm"], float(np.linalg.norm(new, axis=1).max()))
+        self._spans = self._spans or Spans(self.partition, min(self.settings["sketch_size"], self.dim))
+        if self.state.clock[FIRST] == 0:
+            self.state.clock[FIRST] = self.state.level.shape[0]
+            self._begin_growth()
+        ids = np.arange(self.n_arms, self.n_arms + len(new))
+        touched = {self._add(row) for row in new}
+        self._partition = None
+        self._renew(touched)
+        return ids
+
+    def remove_arms(self, ids: ArrayLike) -> None:
+        """Never play these arms again; what they taught stays. Their ids are not given out a second time."""
+        self._check_living()
+        gone = checked_arms(ids, self.n_arms, name="ids")
+        left = self.active
+        left[gone] = False
+        if not left.any():
+            raise ValueError(f"ids must leave at least one arm to play, got all {int(self.active.sum())} that are left")
+        slots = self.state.place[SLOT, gone]
+        self.state.stats[OFFSET, slots] = -np.inf
+        self._renew(set(self.state.place[CLUSTER, gone].tolist()), lists_too=True)
+
+    def repartition(self, partition: Partition | None = None, *, force: bool = False) -> Repartition:
+        """Rebuild from every arm's count and sum on a new partition (default: `Partition.subspaces`), if that pays.
+
+        It pays where the regret bound that the clusters promise for as many rounds again gets smaller; the new
+        partition's smaller part of delta is counted in. ``force`` rebuilds in any case. The ids stay.
+        """
+        self._check_living()
+        size = self.settings["sketch_size"]
+        candidate = partition or Partition.subspaces(self.arms, size, tolerance=self._given_tolerance())
+        _, tolerance = check_partition(self.arms, size, candidate, self.settings["tolerance"])
+        rounds = max(1, int(self.state.counts.sum()))
+        ranks = [int(part.ranks.max(initial=1)) for part in (self.partition, candidate)]
+        now = predicted_regret(self.partition.n_clusters, ranks[0], float(self.state.level[0, SHARE]), rounds)
+        share = self._share(candidate.n_clusters, int(self.state.clock[PARTITIONS]) + 1)
+        then = predicted_regret(candidate.n_clusters, ranks[1], share, rounds)
+        before, done = self.partition.n_clusters, force or then < now
+        if done:
+            self.settings["tolerance"] = tolerance
+            self._rebuild(candidate)
+        return Repartition(before, candidate.n_clusters, then / now, done)
+
+    def _extra(self) -> dict[str, NDArray[Any]]:
+        part = self.partition
+        return {"labels": part.labels, "ranks": part.ranks, "bases": part.bases, "tolerance": np.array(part.tolerance)}
+
+    def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
+        for array in extra.values():
+            array.setflags(write=False)
+        self._partition = Partition(
+            extra["labels"], extra["ranks"], extra["bases"], self.settings["sketch_size"], float(extra["tolerance"])
+        )
+
+    def _add(self, arm: Floats) -> int:
+        """Give one arm its slot; returns its cluster."""
+        assert self._spans is not None
+        found = self._spans.find(arm)
+        self._make_room(found)
+        self._spans.extend(found)
+        c, state = found.cluster, self.state
+        slot = int(state.shape[c, START] + np.flatnonzero(self._free(c))[0])
+        rank = int(self._spans.ranks[c])
+        basis = self._spans.bases[c, :rank]
+        block(state, "coordinates", c)[:rank, slot - state.shape[c, START]] = basis @ arm
+        self._keep(arm)
+        state.place[:2, self.n_arms] = slot, c
+        state.stats[:, slot] = 0.0
+        norm, off = float(np.linalg.norm(arm)), 0.0
+        if self._spans.tolerance > NEGLIGIBLE:
+            off = float(np.linalg.norm(arm - basis.T @ (basis @ arm)))
+        state.stats[CAP, slot], state.stats[OFF_SPAN, slot] = self.settings["theta_norm"] * norm, off
+        state.stats[OFFSET, slot] = self.settings["theta_norm"] * off
+        state.place[ARM_AT, slot] = self.n_arms
+        self._place_in_fit(c, slot)
+        self._admit(self.n_arms, slot, c, arm)
+        self.n_arms += 1
+        return c
+
+    def _place_in_fit(self, c: int, slot: int) -> None:
+        """The new arm's mean and width."""
+        state, i, r = self.state, slot - self.state.shape[c, START], int(self.state.shape[c, RANK])
+        if state.shape[c, FORM] != MANY:
+            refit(state, c)
+            return
+        start = int(state.shape[c, A_START])
+        w = frame_of(state.core, start, r) @ block(state, "coordinates", c)[:, i]
+        block(state, "whitened", c)[:, i] = w
+        A = state.core[start : start + r * r].reshape(r, r)
+        state.stats[MEAN, slot] = estimate_of(state.core, start, r) @ w
+        state.stats[WIDTH2, slot] = w @ A @ w
+
+    def _free(self, c: int) -> NDArray[np.bool_]:
+        start, end = self.state.shape[c : c + 2, START]
+        free: NDArray[np.bool_] = self.state.place[ARM_AT, start:end] < 0
+        return free
+
+    def _make_room(self, found: Found) -> None:
+        """A free slot in the arm's cluster, and a free coordinate where it brings a direction."""
+        assert self._spans is not None
+        c, state, rank = found.cluster, self.state, self._spans.rank
+        rooms, ranks = sizes(state), state.shape[:-1, RANK].copy()
+        new = c == rooms.size
+        if new:
+            more = max(1, c // SPARE)
+            rooms, ranks = np.append(rooms, np.full(more, rank)), np.append(ranks, np.full(more, rank))
+        elif not self._free(c).any():
+            rooms[c] *= 2
+        if found.direction is not None and self._rank_of(c) == ranks[c]:
+            ranks[c] = rank
+        if new or rooms[c] != sizes(state)[c] or ranks[c] != state.shape[c, RANK]:
+            self.state = with_rooms(state, rooms, ranks, self._scan, float(self.state.radius[RIDGE]))
+        if c == self._spans.ranks.size:
+            self._open(c)
+
+    def _rank_of(self, c: int) -> int:
+        assert self._spans is not None
+        return int(self._spans.ranks[c]) if c < self._spans.ranks.size else 0
+
+    def _open(self, c: int) -> None:
+        """Cluster ``c`` opens: its part of delta."""
+        self.state.level[c, SHARE] = self.state.level[0, SHARE] + later_share(c + 1 - int(self.state.clock[FIRST]))
+
+    def _keep(self, arm: Floats) -> None:
+        """Append to ``arms``, with room for as many again."""
+        if self._buffer is None or len(self._buffer) == self.n_arms:
+            buffer = np.empty((2 * self.n_arms, self.dim))
+            buffer[: self.n_arms] = self.arms
+            self._buffer = buffer
+        self._buffer[self.n_arms] = arm
+        self.arms = self._buffer[: self.n_arms + 1]
+        self.arms.setflags(write=False)
+
+    def _given_tolerance(self) -> float | None:
+        return self.settings["tolerance"] or None
+
+    @property
+    def _scan(self) -> str:
+        """How large clusters are searched."""
+        raise NotImplementedError
+
+    def _check_living(self) -> None:
+        """Refuse where arms cannot come and go."""
+
+    def _begin_growth(self) -> None:
+        """The shares of delta leave room for later clusters."""
+
+    def _admit(self, arm: int, slot: int, cluster: int, x: Floats) -> None:
+        """What else a policy keeps of an arm."""
+
+    def _renew(self, clusters: set[int], *, lists_too: bool = False) -> None:
+        """Renew these clusters' sentinels, then the choice."""
+        raise NotImplementedError
+
+    def _renew_all(self) -> None:
+        """Renew every cluster's sentinel."""
+        raise NotImplementedError
+
+    def _share(self, count: int, partitions: int) -> float:
+        """``ln(1/delta')`` of each of ``count`` clusters known at first, on the ``partitions``-th partition."""
+        raise NotImplementedError
+
+    def _build_state(self, partitions: int = 1) -> None:
+        """The state before the first reward, on the ``partitions``-th partition."""
+        raise NotImplementedError
+
+    def _book_scales(self, counts: Ints, sums: Floats) -> None:
+        """What else there is to rebuild from every arm's count and sum."""
+
+    def _rebuild(self, partition: Partition) -> None:
+        """The state anew on another partition, with every arm's count and sum."""
+        slots, partitions = self.state.place[SLOT, : self.n_arms], int(self.state.clock[PARTITIONS]) + 1
+        counts, sums, active = self.state.counts[slots], self.state.stats[[SUM, LOST]][:, slots], self.active
+        self._partition, self._spans = partition, None
+        self._build_state(partitions)
+        self.state.clock[[FIRST, PARTITIONS]] = partition.n_clusters, partitions
+        book_again(self.state, counts, sums, active)
+        self._book_scales(counts, sums.sum(axis=0))
+        self._renew_all()
+        choose(self.state)

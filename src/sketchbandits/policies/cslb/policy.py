@@ -1,0 +1,255 @@
+"""CS-LB, Cluster Sketch Linear Bandits: one lossless ridge fit per cluster of arms; a sentinel says which cluster acts.
+
+    W_t = argmax_C U(C) ;   x_t = argmax_{x in W_t} x.theta_C + beta ||x||_{V_C^-1}
+    after the reward:  U(W_t) = max_{x in W_t} x.theta_C + beta ||x||_{V_C^-1} ;  other clusters are untouched
+
+**Radius** ``"paper"`` (default) is Eq. (2), ``R sqrt(l ln(1 + t L^2/(l ridge)) + 2 ln(N/(l delta))) + S sqrt(ridge)``,
+with ``t = 1 + rewards booked``. ``"logdet"`` is the cluster's own
+``R sqrt(ln det(V_C/ridge) + 2 ln(K/delta)) + S sqrt(ridge)``, never larger when ``K <= N/l``; there every bound is
+capped at ``S ||x||``, and arms are ordered by (capped bound, uncapped bound, lowest index). A function
+``(n, logdet) -> beta`` is asked about the cluster that changed, and capped likewise.
+
+**Cost** ``engine="coordinates"`` (default) keeps every cluster in the coordinates of its span: O(r^2 + |C| r) a round
+for a cluster of rank r <= l, plus O(log K) to compare sentinels (`cslb_tournament`). A huge cluster keeps shortlists,
+and in the long run a round looks at few of its arms (`cslb_shortlist`), with the same choices. The dimension d is gone
+after the warm-up: a round touches O(N l) memory, arms and bases stay beside it in O(N d). ``engine="sketch"`` runs
+Algorithms 1-3 as printed: O(l^2 d + |C| l d) a round, memory O(N d).
+
+**Guarantee** every cluster's ellipsoid covers theta* at every round with probability ``1 - delta`` (Lemma 1), and for
+``ridge >= max(1, L^2)`` regret is at most Theorem 1's `sketchbandits.confidence.theorem_bound`. Eq. (2) as printed
+shares ``delta`` among N/l clusters; where first-fit makes more (never over ceil(N/l)), ``"logdet"`` shares it among K.
+
+**Reference** Yang, Xie and Lian, "Efficient Linear Bandits via Cluster-Aware Sketching", Algorithms 1-3, Eq. (2).
+
+**Departures** Sentinels and arms within 1e-9 (relative) of the largest tie, and the lowest index wins: unit arms tie
+exactly at the start. When ``N < l`` Eq. (2)'s root can turn negative: there ``l`` is the rank and ``N/l`` at least K.
+With ``"paper"``, `bounds` uses today's radius while `select` uses sentinels as they were last set, as printed, so
+``argmax(bounds())`` need not be `select`.
+"""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sketchbandits import validate
+from sketchbandits.confidence import radius_value
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.partition.partition import Partition
+from sketchbandits.policies.base import (
+    MEAN,
+    WIDTH2,
+    Radius,
+    Shared,
+    called_radius,
+    check_radius,
+    check_shared,
+    choose,
+    radius_array,
+)
+from sketchbandits.policies.cslb import coordinates as cslb_coordinates
+from sketchbandits.policies.cslb import sketch as cslb_sketch
+from sketchbandits.policies.cslb.changing_clusters import Living, check_partition, warn_of_tolerance
+from sketchbandits.policies.cslb.layout import (
+    BETA,
+    CAP,
+    CHANGED,
+    CLUSTER,
+    FORM,
+    GROWTH,
+    LISTED,
+    LOGDET,
+    NEGLIGIBLE,
+    OFF_SPAN,
+    ROUND,
+    SAMPLES,
+    SHARE,
+    SLOT,
+    Sentinels,
+)
+from sketchbandits.policies.cslb.sentinel import lists_of, set_all_sentinels, set_sentinel
+from sketchbandits.policies.cslb.spare_slots import refit
+from sketchbandits.policies.pending.clusters import cluster_outlook
+from sketchbandits.policies.pending.rule import Outlook
+
+_ENGINES = {"coordinates": cslb_coordinates, "sketch": cslb_sketch}
+
+
+@functools.cache
+def _compile_warm_up(engine: str) -> None:
+    """Compile, or load, the warm-up's kernels once on two arms, so that the warm-up's time is its own."""
+    arms, shared = np.eye(2), Shared(1.0, 1.0, 1.0, 1.0, 0.5)
+    partition = Partition.first_fit(arms, sketch_size=1)
+    sentinels = Sentinels.build(partition, arms, shared, capped=True)
+    radius = radius_array("logdet", shared, dim=0, log_share=1.0)
+    state = _ENGINES[engine].build(arms, partition, sentinels, radius)
+    set_all_sentinels(*_for_sentinels(state))
+
+
+def _for_sentinels(state: Any) -> tuple[Any, ...]:
+    """What `set_sentinel` takes of a state of either engine."""
+    return (
+        state.stats,
+        state.shape,
+        state.level,
+        state.tree,
+        state.clock,
+        state.radius,
+        *lists_of(state),
+        state.work,
+    )
+
+
+class CSLB(Living):
+    """Cluster Sketch Linear Bandits on a fixed arm set; with ``radius="logdet"`` arms may come and go (`living`).
+
+    ``sketch_size`` is the largest rank of a cluster, ``l``; in its place, a ``partition`` made beforehand (with more
+    threads, on a GPU, or for several policies). ``scan``: in a cluster of 4,096 arms and more, shortlists spare the
+    look at every arm each round (``"auto"``); ``"shortlist"`` keeps them for small ones too, ``"full"`` for none. The
+    choices are the same. ``tolerance``: arms within this share of their norm of a span may share its cluster, at the
+    price of two more terms in the bound and of regret linear in it; ``horizon``, the rounds to come, is only asked
+    whether that is worth a warning. ``noise``, ``theta_norm``, ``arm_norm`` (default: the
+    largest arm norm) and ``delta`` are R, S, L and the failure probability. Nothing is random: ``seed`` is accepted so
+    that all policies can be built alike.
+    """
+
+    def __init__(
+        self,
+        arms: ArrayLike,
+        *,
+        sketch_size: int | None = None,
+        partition: Partition | None = None,
+        ridge: float = 1.0,
+        noise: float = 1.0,
+        theta_norm: float = 1.0,
+        arm_norm: float | None = None,
+        delta: float = 0.01,
+        radius: Radius = "paper",
+        engine: str = "coordinates",
+        scan: str = "auto",
+        tolerance: float = 0.0,
+        horizon: int | None = None,
+        seed: Any = None,
+    ) -> None:
+        super().__init__(arms)
+        sketch_size, tolerance = check_partition(self.arms, sketch_size, partition, tolerance)
+        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
+        radius = check_radius(radius, ("paper", "logdet"))
+        engine = validate.option("engine", engine, tuple(_ENGINES))
+        scan = validate.option("scan", scan, ("auto", "full", "shortlist"))
+        if tolerance > NEGLIGIBLE and (radius != "logdet" or engine != "coordinates"):
+            raise ValueError(f"tolerance must be 0 unless radius='logdet' and engine='coordinates', got {tolerance:g}")
+        horizon = None if horizon is None else validate.whole("horizon", horizon)
+        warn_of_tolerance(tolerance, shared, horizon)
+        validate.generator(seed)
+        self.settings = {
+            "sketch_size": sketch_size,
+            **shared._asdict(),
+            "radius": radius,
+            "engine": engine,
+            "scan": scan,
+            "tolerance": tolerance,
+            "horizon": horizon,
+        }
+        _compile_warm_up(engine)
+        with self._warm_up():
+            # The caller's own array, not our float64 copy of it: a float32 input has its own tolerance.
+            self._partition = partition or Partition.first_fit(
+                arms, sketch_size=sketch_size, tolerance=tolerance or None
+            )
+            self._build_state()
+
+    def _build_state(self, partitions: int = 1) -> None:
+        """The state before the first reward, on the ``partitions``-th partition."""
+        capped, engine = self.settings["radius"] != "paper", _ENGINES[self.settings["engine"]]
+        shared = Shared(**{name: self.settings[name] for name in Shared._fields})
+        log_share = self._share(self.partition.n_clusters, partitions)
+        sentinels = Sentinels.build(self.partition, self.arms, shared, capped=capped, log_share=log_share)
+        self.state = engine.build(self.arms, self.partition, sentinels, self._radius_array(shared), self._scan)
+        if capped:
+            self._set_all_sentinels()
+
+    def _radius_array(self, shared: Shared) -> Floats:
+        radius, n_clusters = self.settings["radius"], self.partition.n_clusters
+        if radius != "paper":
+            return radius_array(radius, shared, dim=0, log_share=0.0)  # every cluster has a share of its own
+        l = self.settings["sketch_size"]
+        ratio = self.n_arms / l
+        if self.n_arms < l:
+            l = max(1, int(self.partition.ranks.max()))
+            ratio = max(self.n_arms / l, n_clusters)
+        return radius_array("closed", shared, dim=l, log_share=math.log(ratio / shared.delta))
+
+    def _set_all_sentinels(self) -> None:
+        arrays = _for_sentinels(self.state)
+        if not self._radius_is_function:
+            set_all_sentinels(*arrays)
+            self.state.clock[CHANGED] = self.partition.n_clusters - 1
+            return
+        for cluster in range(self.partition.n_clusters):
+            self.state.clock[CHANGED] = cluster
+            self._refresh_radius()
+            set_sentinel(*(*arrays, cluster))
+
+    def _refresh_radius(self) -> None:
+        if self._radius_is_function:
+            level, c = self.state.level, self.state.clock[CHANGED]
+            logdet = float(level[c, LOGDET] + np.log(level[c, GROWTH]))
+            level[c, BETA] = called_radius(self.settings["radius"], self.state.shape[c, SAMPLES], logdet)
+
+    def bounds(self) -> Floats:
+        """The upper confidence bound of every arm: Eq. (2) with today's radius, or the capped bounds of its cluster."""
+        state = self.state
+        if self.settings["radius"] == "paper":
+            beta: Any = radius_value(state.radius, state.clock[ROUND], 0.0)
+        else:
+            beta = state.level[state.place[CLUSTER, : self.n_arms], BETA]
+        stats = _ENGINES[self.settings["engine"]].current_stats(state)[:, state.place[SLOT, : self.n_arms]]
+        off = self.settings["theta_norm"] * stats[OFF_SPAN]
+        return np.minimum(stats[CAP], stats[MEAN] + beta * np.sqrt(stats[WIDTH2]) + off)
+
+    @property
+    def _scan(self) -> str:
+        """Shortlists know nothing of arms off their span."""
+        return "full" if self.settings["tolerance"] > NEGLIGIBLE else str(self.settings["scan"])
+
+    def _check_living(self) -> None:
+        if self.settings["radius"] != "logdet" or self.settings["engine"] != "coordinates":
+            given = f"radius={self.settings['radius']!r}, engine={self.settings['engine']!r}"
+            raise ValueError(f"arms may come and go with radius='logdet' and engine='coordinates' only, got {given}")
+
+    def _begin_growth(self) -> None:
+        k, level = self.partition.n_clusters, self.state.level
+        level[:, SHARE] += math.log((k + 1) / k)
+        set_all_sentinels(*_for_sentinels(self.state))
+
+    def _renew(self, clusters: set[int], *, lists_too: bool = False) -> None:
+        for c in sorted(clusters):
+            if lists_too and self.state.shape[c, FORM] == LISTED:
+                refit(self.state, c)
+            set_sentinel(*(*_for_sentinels(self.state), c))
+        choose(self.state)
+
+    def _renew_all(self) -> None:
+        self._set_all_sentinels()
+
+    def _share(self, count: int, partitions: int) -> float:
+        later = partitions * (partitions + 1) * (count + 1) if partitions > 1 else count
+        return math.log(later / self.settings["delta"])
+
+    def _outlook(self) -> Outlook:
+        state, radius = self.state, self.state.level[:, BETA]
+        if self.settings["radius"] == "paper":
+            radius = np.full_like(radius, radius_value(state.radius, state.clock[ROUND], 0.0))
+        return cluster_outlook(state, radius)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How many rewards were booked for each arm."""
+        return np.array(self.state.counts[self.state.place[SLOT, : self.n_arms]])
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        return _ENGINES[settings["engine"]].State

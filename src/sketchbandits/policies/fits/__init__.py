@@ -1,0 +1,1 @@
+"""Fits that several policies share: an exact ridge fit, and one on a matrix sketch."""

@@ -1,0 +1,77 @@
+"""SOFUL, CBSCFD and DBSLinUCB for a fresh arm set each round: the sketched ridge fit of `sketched`, without arms."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sketchbandits import validate
+from sketchbandits.confidence import LOG_SHARE
+from sketchbandits.kernels.compiled import kernel
+from sketchbandits.kernels.counter import new_key
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.policies.base import Radius, Shared, radius_array
+from sketchbandits.policies.contextual import ContextualPolicy
+from sketchbandits.policies.fits.sketched import (
+    SAMPLES,
+    SketchedState,
+    absorb_context,
+    build,
+    draw_direction,
+    sampling_scale,
+    sketch_radius,
+)
+from sketchbandits.sketches import base as sketches
+from sketchbandits.sketches.base import SketchState
+
+
+@kernel
+def absorb_rows(state: SketchedState, rows: Floats, rewards: Floats) -> None:
+    """Book rewards in order, each for its row."""
+    for t in range(rewards.size):
+        absorb_context(state, rows[t], rewards[t])
+
+
+class ContextualSketch(ContextualPolicy):
+    """SOFUL, CBSCFD or DBSLinUCB on contexts: built by their ``contextual``. O(k d) an update, O(n k d) to bound n."""
+
+    def __init__(
+        self,
+        *,
+        settings: dict[str, Any],
+        shared: Shared,
+        radius: Radius,
+        sketch: SketchState,
+        sampling: Floats,
+        seed: Any,
+    ) -> None:
+        super().__init__(sketch.basis.shape[1])
+        self.settings = {**settings, "dim": self.dim, **shared._asdict(), "radius": radius}
+        array = radius_array(radius, shared, dim=self.dim, log_share=-math.log(shared.delta))
+        self.state = build(np.zeros((0, self.dim)), sketch, array, sampling, new_key(validate.generator(seed)))
+        self._refresh_radius()
+
+    def reseed(self, seed: Any) -> None:
+        """Draw from another stream from now on; what was learned stays."""
+        self.state.key[:] = new_key(validate.generator(seed))
+
+    def _samples(self) -> tuple[float, float]:
+        return self.state.level[SAMPLES], self.state.sketch.level[sketches.LOGDET]
+
+    def _bounds(self, contexts: Floats) -> Floats:
+        beta = sketch_radius(self.state, self.state.radius[LOG_SHARE])
+        return contexts @ self.state.theta + beta * sketches.inverse_norms(self.state.sketch, contexts)
+
+    def _scores(self, contexts: Floats) -> Floats:
+        if not self.state.sampling.size:
+            return self._bounds(contexts)
+        draw = np.empty(self.dim)
+        draw_direction(self.state, draw)
+        return contexts @ (self.state.theta + sampling_scale(self.state) * draw)
+
+    def _absorb(self, rows: Floats, rewards: Floats) -> None:
+        absorb_rows(self.state, rows, rewards)
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        return SketchedState

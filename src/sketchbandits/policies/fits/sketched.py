@@ -1,0 +1,393 @@
+"""A sketched ridge fit, shared by SOFUL, CBSCFD and DBSLinUCB.
+
+    V = S'S + alpha I from the sketch ,  b = sum y x exactly ,  theta_hat = V^-1 b
+
+While nothing is lost, ``theta_hat`` is carried by ``theta_hat += V^-1 x (y - x.theta_hat)/D``: the rounding errors of
+``b`` in directions that were never pulled would be divided by the ridge. Once a sketch has lost mass, what ``b`` has
+outside its span is real, and every decomposition computes ``V^-1 b`` afresh.
+
+For fixed arms the coordinates ``P = Q X'`` of all arms in the sketch's basis are kept (the counterpart of ``S X'``),
+and between two decompositions every arm's mean and squared width follow by one rank-one step in O(N k). A row in a new
+direction costs O(N k + k d) where the arms' Gram matrix is kept (N <= 2048), else O(N d). At a decomposition P is
+turned, O(N k l); every 64th time, and whenever cancellation could show, it is computed afresh from the arms.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchbandits import validate
+from sketchbandits.confidence import (
+    DIM,
+    FIXED,
+    KIND,
+    LOG_SHARE,
+    LOGDET,
+    NOISE,
+    RATE,
+    SCALE,
+    THETA_NORM,
+    VALUE,
+    closed_information,
+    compensated_radius,
+    sampling_share,
+    sketched_radius,
+)
+from sketchbandits.confidence import RIDGE as RADIUS_RIDGE
+from sketchbandits.kernels.compiled import kernel
+from sketchbandits.kernels.counter import new_key, normals
+from sketchbandits.kernels.linalg import (
+    MAX_STEP,
+    ROUNDING,
+    Floats,
+    Ints,
+    add_exactly,
+    assign,
+    combine,
+    remove_projection,
+    spread,
+    tied_argmax,
+)
+from sketchbandits.policies.base import (
+    LOST,
+    MEAN,
+    SUM,
+    WIDTH2,
+    Policy,
+    Radius,
+    Shared,
+    called_radius,
+    radius_array,
+    register,
+)
+from sketchbandits.policies.pending.imagined import imagined
+from sketchbandits.policies.pending.rule import Mask, Outlook, draw_round, first_among, new_outlook
+from sketchbandits.sketches import base as sketches
+from sketchbandits.sketches.base import ALPHA, COMPENSATED, RANK, ROWS, SHRUNK, SketchState
+
+NORM2 = 4  # one more row of ``stats``
+SAMPLES = 0  # the entry of ``level``
+LARGEST_GRAM = 2048
+
+
+class SketchedState(NamedTuple):
+    """A sketch and what it says of every arm; for contexts there are no arms and only the first fields matter."""
+
+    sketch: SketchState
+    theta: Floats
+    target: Floats  # b
+    level: Floats  # SAMPLES
+    radius: Floats
+    sampling: Floats  # SCALE, HORIZON, ln(1/delta); empty for an optimistic policy
+    key: NDArray[np.uint64]
+    choice: Ints
+    counts: Ints
+    stats: Floats  # per arm: MEAN, WIDTH2, SUM, LOST, NORM2
+    arms: Floats
+    gram: Floats  # X X', or empty
+    coordinates: Floats  # P in its first RANK rows, one column an arm
+    work: Floats
+
+
+def build(
+    arms: Floats, sketch: SketchState, radius: Floats, sampling: Floats, key: NDArray[np.uint64]
+) -> SketchedState:
+    """The state before the first reward; ``arms`` may have no rows."""
+    n, d = arms.shape
+    stats = np.zeros((5, n))
+    stats[NORM2] = (arms**2).sum(axis=1)
+    stats[WIDTH2] = stats[NORM2] / radius[RADIUS_RIDGE]
+    room = sketch.basis.shape[0]
+    return SketchedState(
+        sketch=sketch,
+        theta=np.zeros(d),
+        target=np.zeros(d),
+        level=np.zeros(1),
+        radius=radius,
+        sampling=sampling,
+        key=key,
+        choice=np.zeros(1, np.int64),
+        counts=np.zeros(n, np.int64),
+        stats=stats,
+        arms=arms.copy(),  # writable, as a copy's are: another type would be compiled again
+        gram=arms @ arms.T if n <= LARGEST_GRAM else np.zeros((0, 0)),
+        coordinates=np.zeros((room, n)),
+        work=np.zeros(2 * room + 2 * d + n),
+    )
+
+
+@kernel
+def sketch_radius(state: SketchedState, log_share: float) -> float:
+    """The radius for what the sketch holds and has lost."""
+    radius, sketch, n = state.radius, state.sketch, state.level[SAMPLES]
+    if radius[KIND] == FIXED:
+        return radius[VALUE]
+    ridge, dim = radius[RADIUS_RIDGE], radius[DIM]
+    if radius[KIND] == LOGDET:
+        q = sketches.information(sketch)
+    else:
+        q = closed_information(n, min(dim, sketch.size[ROWS]), radius[RATE])
+    noise, theta_norm, level = radius[NOISE], radius[THETA_NORM], sketch.level
+    if level[COMPENSATED] > 0.0:
+        return compensated_radius(q, level[ALPHA], dim, noise, theta_norm, ridge, log_share)
+    return sketched_radius(q, level[SHRUNK], dim, noise, theta_norm, ridge, log_share)
+
+
+@kernel
+def _new_coordinate(state: SketchedState, arm: int, p: Floats, share: float) -> None:
+    """The coordinates of all arms along the basis vector that ``arm`` has just added; ``share`` of it was new."""
+    rank = state.sketch.size[RANK] - 1
+    row, n = state.coordinates[rank], state.counts.size
+    if state.gram.shape[0] == n and share > 0.01:
+        combine(p[:rank], state.coordinates, row)
+        for i in range(n):
+            row[i] = (state.gram[arm, i] - row[i]) / p[rank]
+    else:
+        direction = state.sketch.basis[rank]
+        for i in range(n):
+            row[i] = np.dot(state.arms[i], direction)
+
+
+@kernel
+def _turn_coordinates(state: SketchedState, turn: Floats) -> None:
+    """Old coordinates in the new basis; squared widths of what is outside it go to ``stats[WIDTH2]``."""
+    rank, n = state.sketch.size[RANK], state.counts.size
+    old = state.coordinates[: turn.shape[1]].copy()
+    for k in range(rank):
+        combine(turn[k], old, state.coordinates[k])
+    outside = state.stats[WIDTH2]
+    assign(outside, state.stats[NORM2])
+    for k in range(rank):
+        for i in range(n):
+            outside[i] -= state.coordinates[k, i] ** 2
+    for i in range(n):
+        outside[i] = max(outside[i], 0.0)
+
+
+@kernel
+def _fresh_coordinates(state: SketchedState) -> None:
+    """The same from the arms themselves, in two passes; a residual at rounding level is zero."""
+    rank, d = state.sketch.size[RANK], state.theta.size
+    x, p = state.work[:d], state.work[d : d + state.sketch.basis.shape[0]]
+    for i in range(state.counts.size):
+        assign(x, state.arms[i])
+        left = remove_projection(state.sketch.basis, rank, x, p)
+        for k in range(rank):
+            state.coordinates[k, i] = p[k]
+        inside = left**2 <= ROUNDING**2 * state.stats[NORM2, i]
+        state.stats[WIDTH2, i] = 0.0 if inside else left**2
+
+
+@kernel
+def _refresh(state: SketchedState, turn: Floats) -> None:
+    """Means and squared widths of all arms after a decomposition (the inverse is diagonal then)."""
+    sketch, n = state.sketch, state.counts.size
+    rank, alpha = sketch.size[RANK], sketch.level[ALPHA]
+    if turn.shape[1] == 0:
+        _fresh_coordinates(state)
+    else:
+        _turn_coordinates(state, turn)
+    mean, width2 = state.stats[MEAN], state.stats[WIDTH2]
+    for i in range(n):
+        mean[i] = np.dot(state.arms[i], state.theta)
+        width2[i] /= alpha
+    for k in range(rank):
+        weight = sketch.inverse[k, k]
+        for i in range(n):
+            width2[i] += state.coordinates[k, i] ** 2 * weight
+
+
+@kernel
+def _learn(state: SketchedState, x: Floats, u: Floats, D: float, reward: float) -> float:
+    """Move the estimate along ``V^-1 x``, whose coordinates are ``u``; returns the error over ``D``."""
+    for i in range(x.size):
+        state.target[i] += reward * x[i]
+    error = (reward - np.dot(x, state.theta)) / D
+    for k in range(state.sketch.size[RANK]):
+        for i in range(x.size):
+            state.theta[i] += error * u[k] * state.sketch.basis[k, i]
+    return error
+
+
+@kernel
+def _decompose(state: SketchedState, full: bool) -> Floats:
+    """Shrink if the rows are full, make the inverse diagonal and, once mass is lost, compute ``V^-1 b`` afresh."""
+    sketch, theta = state.sketch, state.theta
+    if full:
+        sketches.shrink(sketch)
+    turn = sketches.rebuild(sketch)
+    if sketch.level[SHRUNK] > 0.0:
+        assign(theta, state.target)
+        sketches.solve(sketch, theta)
+    return turn
+
+
+@kernel
+def _append(state: SketchedState, x: Floats, p: Floats, u: Floats, reward: float) -> tuple[float, float]:
+    """Hold a row and learn its reward; returns the growth of det V and the prediction's error over it."""
+    D = sketches.append(state.sketch, x, p, u)
+    return D, _learn(state, x, u, D, reward)
+
+
+@kernel
+def absorb(state: SketchedState, arm: int, reward: float) -> None:
+    """Book a reward for an arm."""
+    sketch, x, d = state.sketch, state.arms[arm], state.theta.size
+    state.counts[arm] += 1
+    add_exactly(state.stats[SUM], state.stats[LOST], arm, reward)
+    state.level[SAMPLES] += 1.0
+    if state.stats[NORM2, arm] == 0.0:
+        return
+    room, n = sketch.basis.shape[0], state.counts.size
+    p, u, g = state.work[d : d + room], state.work[d + room : d + 2 * room], state.work[-n:]
+    sketches.open_block(sketch, x)
+    share = sketches.extend(sketch, x, p)
+    if share > 0.0:
+        _new_coordinate(state, arm, p, share)
+    D, error = _append(state, x, p, u, reward)
+    full = sketches.is_full(sketch)
+    if full or not 1.0 <= D <= MAX_STEP:
+        _refresh(state, _decompose(state, full))
+        return
+    combine(u[: sketch.size[RANK]], state.coordinates, g)
+    spread(state.stats[MEAN], state.stats[WIDTH2], g, error, 1.0 / D)
+
+
+@kernel
+def absorb_context(state: SketchedState, x: Floats, reward: float) -> None:
+    """Book a reward for a context."""
+    state.level[SAMPLES] += 1.0
+    if np.dot(x, x) == 0.0:
+        return
+    sketch, d, room = state.sketch, state.theta.size, state.sketch.basis.shape[0]
+    p, u = state.work[d : d + room], state.work[d + room : d + 2 * room]
+    sketches.open_block(sketch, x)
+    sketches.extend(sketch, x, p)
+    D, _ = _append(state, x, p, u, reward)
+    full = sketches.is_full(sketch)
+    if full or not 1.0 <= D <= MAX_STEP:
+        _decompose(state, full)
+
+
+@kernel
+def choose(state: SketchedState) -> None:
+    """The largest upper confidence bound, or the best arm of this round's draw."""
+    values = state.work[-state.counts.size :]
+    if state.sampling.size > 0:
+        draw_values(state, 0, values)
+    else:
+        fill_bounds(state, values)
+    state.choice[0] = tied_argmax(values)
+
+
+@kernel
+def draw_values(state: SketchedState, index: int, values: Floats) -> None:
+    """Every arm's value under this round's draw for the decision with ``index`` others pending."""
+    draw = np.empty(state.theta.size)
+    draw_direction_at(state, index, draw)
+    v = sampling_scale(state)
+    for i in range(values.size):
+        values[i] = state.stats[MEAN, i] + v * np.dot(state.arms[i], draw)
+
+
+@kernel
+def draw_picks(state: SketchedState, index: int, among: Mask, picks: Ints) -> None:
+    """The best arm ``among`` those allowed for each of ``picks.size`` draws, from ``index`` on."""
+    values = np.empty(among.size)
+    for i in range(picks.size):
+        draw_values(state, index + i, values)
+        picks[i] = first_among(values, values, among)
+
+
+@kernel
+def fill_bounds(state: SketchedState, out: Floats) -> None:
+    """``mean + beta width`` for every arm."""
+    beta = sketch_radius(state, state.radius[LOG_SHARE])
+    for i in range(out.size):
+        out[i] = state.stats[MEAN, i] + beta * np.sqrt(state.stats[WIDTH2, i])
+
+
+@kernel
+def sampling_scale(state: SketchedState) -> float:
+    """The factor of a Thompson draw."""
+    v = state.sampling[SCALE]
+    return sketch_radius(state, sampling_share(state.sampling, state.level[SAMPLES])) if np.isnan(v) else v
+
+
+@kernel
+def draw_direction(state: SketchedState, out: Floats) -> None:
+    """Draw of this round."""
+    draw_direction_at(state, 0, out)
+
+
+@kernel
+def draw_direction_at(state: SketchedState, index: int, out: Floats) -> None:
+    """``V^-1 (sqrt(alpha) Z_1 + S'Z_2)`` with standard normal Z: covariance exactly ``V^-1``."""
+    sketch, d = state.sketch, out.size
+    rows, alpha = sketch.size[ROWS], sketch.level[ALPHA]
+    z = np.empty(d + rows)
+    normals(state.key, draw_round(state.level[SAMPLES], index), z)
+    for i in range(d):
+        out[i] = np.sqrt(alpha) * z[i]
+    for k in range(rows):
+        for i in range(d):
+            out[i] += z[d + k] * sketch.rows[k, i]
+    sketches.solve(sketch, out)
+
+
+register(SketchedState, absorb=absorb, choose=choose)
+
+
+class SketchedPolicy(Policy):
+    """A policy on a fixed arm set whose state holds a sketched ridge fit."""
+
+    def _start(self, shared: Shared, radius: Radius, sketch: SketchState, sampling: Floats, seed: Any) -> None:
+        """Build the state; the subclass has set ``settings``."""
+        array = radius_array(radius, shared, dim=self.dim, log_share=-math.log(shared.delta))
+        key = new_key(validate.generator(seed))
+        with self._warm_up():
+            self.state = build(self.arms, sketch, array, sampling, key)
+
+    def bounds(self) -> Floats:
+        """``x.theta_hat + beta ||x||_{V^-1}`` for every arm, with the sketched V and its radius."""
+        out = np.empty(self.n_arms)
+        fill_bounds(self.state, out)
+        return out
+
+    def _picks(self, count: int, allowed: Mask, waiting: Ints) -> Ints:
+        if self.state.sampling.size == 0:
+            return super()._picks(count, allowed, waiting)
+        picks = np.empty(count, np.int64)
+        draw_picks(self.state, waiting.size, allowed, picks)
+        return picks
+
+    def _outlook(self) -> Outlook:
+        state = self.state
+        beta = sketch_radius(state, state.radius[LOG_SHARE])
+        return new_outlook(imagined(state, "arms", "gram"), state.stats, beta)
+
+    def reseed(self, seed: Any) -> None:
+        """Draw from another stream from now on; what was learned stays."""
+        self.state.key[:] = new_key(validate.generator(seed))
+        choose(self.state)
+
+    @property
+    def shrunk_mass(self) -> float:
+        """What shrinking has taken from every direction at most, ``rho``."""
+        return float(self.state.sketch.level[SHRUNK])
+
+    @property
+    def sketch_rank(self) -> int:
+        """How many directions the sketch holds, ``k``: a round costs O(N k + k d)."""
+        return int(self.state.sketch.size[RANK])
+
+    def _refresh_radius(self) -> None:
+        if self._radius_is_function:
+            n, logdet = self.state.level[SAMPLES], self.state.sketch.level[sketches.LOGDET]
+            self.state.radius[VALUE] = called_radius(self.settings["radius"], n, logdet)
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        return SketchedState

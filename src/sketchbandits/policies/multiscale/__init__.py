@@ -1,0 +1,1 @@
+"""Multi-scale CS-LB: bounds from rays, clusters and the whole space, intersected."""

@@ -1,0 +1,1 @@
+"""How policies choose while the rewards of earlier decisions are outstanding."""

@@ -1,0 +1,113 @@
+"""Multi-scale CS-LB's outlook on pending pulls: clusters as CS-LB's, rays beside them.
+
+A pending pull of an arm of length s adds ``s^2`` to its ray's V; the ray's determinant ratio discounts the widths of
+its arms on the scales of direction and of space. For the latter that is not the exact ratio, and need not be: an
+inflated bound stays above the observed one as long as no width is divided by more than the factor that all radii are
+multiplied by, whatever the ratio stands for.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sketchbandits.confidence import RIDGE
+from sketchbandits.kernels.compiled import kernel
+from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.policies.cslb.layout import ARM_AT, BETA
+from sketchbandits.policies.multiscale.state import (
+    DIRECTION,
+    INFORMATION,
+    INFORMATION_LOST,
+    LENGTH,
+    RAY,
+    REWARD,
+    REWARD_LOST,
+    SPACE,
+    SPACE_WIDTH,
+    MultiscaleState,
+)
+from sketchbandits.policies.pending.clusters import Clusters, cluster_outlook
+from sketchbandits.policies.pending.clusters import discount as discount_cluster
+from sketchbandits.policies.pending.rule import (
+    CAP,
+    CAPPED,
+    LIMIT,
+    LOWER,
+    RATIO,
+    UNCAPPED,
+    Outlook,
+    general_fill,
+    general_fits,
+    inflation,
+    register_outlook,
+)
+
+# Rows of ``bounds``: means and widths on two scales, and what a pull of the slot adds to its ray's determinant ratio.
+RAY_MEAN, RAY_WIDTH, SPACE_MEAN, WIDTH_IN_SPACE, GAIN = range(5)
+
+
+class Scales(NamedTuple):
+    """The clusters' fits; per slot its bounds on the other scales and its ray; per ray its determinant ratio."""
+
+    clusters: Clusters
+    bounds: Floats
+    ray: Ints  # -1: a zero arm, or none
+    ratio: Floats
+
+
+@kernel
+def fits(model: Scales, outlook: Outlook, slot: int) -> bool:
+    """Whether one more pull of ``slot`` stays within ``1 + C`` in its cluster and on its ray."""
+    g = model.ray[slot]
+    return general_fits(model, outlook, slot) and (g < 0 or model.ratio[g] + model.bounds[GAIN, slot] <= LIMIT)
+
+
+@kernel
+def discount(model: Scales, outlook: Outlook, slot: int) -> None:
+    """One more pull of ``slot`` returned its mean."""
+    discount_cluster(model.clusters, outlook, slot)
+    g = model.ray[slot]
+    if g >= 0:
+        model.ratio[g] += model.bounds[GAIN, slot]
+        outlook.level[RATIO, -1] = max(outlook.level[RATIO, -1], model.ratio[g])
+
+
+@kernel
+def fill(model: Scales, outlook: Outlook) -> None:
+    """The least of the inflated bounds on all scales, capped and not."""
+    general_fill(model, outlook)
+    stats, bounds, factor = outlook.stats, model.bounds, inflation(outlook)
+    for i in range(model.ray.size):
+        g = model.ray[i]
+        f = factor / np.sqrt(model.ratio[g]) if g >= 0 else factor
+        value = min(stats[UNCAPPED, i], bounds[RAY_MEAN, i] + f * bounds[RAY_WIDTH, i])
+        stats[UNCAPPED, i] = min(value, bounds[SPACE_MEAN, i] + f * bounds[WIDTH_IN_SPACE, i])
+        stats[CAPPED, i] = min(stats[UNCAPPED, i], stats[CAP, i])
+
+
+register_outlook(Scales, discount=discount, fits=fits, fill=fill)
+
+
+def multiscale_outlook(state: MultiscaleState) -> Outlook:
+    """The outlook of a state."""
+    outlook = cluster_outlook(state, state.level[:, BETA])
+    bounds, ray = _bounds(state), state.stats[RAY].astype(np.int64)
+    ray[state.place[ARM_AT] < 0] = -1  # a free slot
+    model = Scales(outlook.model, bounds, ray, np.ones(state.rays.shape[1]))
+    below = [bounds[RAY_MEAN] - bounds[RAY_WIDTH], bounds[SPACE_MEAN] - bounds[WIDTH_IN_SPACE], outlook.stats[LOWER]]
+    below[1][np.isinf(bounds[SPACE_MEAN])] = -np.inf  # not asked yet
+    outlook.stats[LOWER] = np.max(below, axis=0)
+    return outlook._replace(model=model)
+
+
+def _bounds(state: MultiscaleState) -> Floats:
+    """Means and widths of every slot on the scales of direction and space."""
+    bounds, own = np.zeros((5, state.counts.size)), np.flatnonzero(state.stats[RAY] >= 0)
+    g, s = state.stats[RAY, own].astype(np.int64), state.stats[LENGTH, own]
+    V = state.direction[RIDGE] + state.rays[INFORMATION, g] + state.rays[INFORMATION_LOST, g]
+    bounds[RAY_MEAN, own] = s * (state.rays[REWARD, g] + state.rays[REWARD_LOST, g]) / V
+    bounds[RAY_WIDTH] = state.stats[DIRECTION] - bounds[RAY_MEAN]
+    bounds[GAIN, own] = s**2 / V
+    bounds[WIDTH_IN_SPACE] = state.stats[SPACE_WIDTH]
+    bounds[SPACE_MEAN] = state.stats[SPACE] - state.stats[SPACE_WIDTH]
+    return bounds

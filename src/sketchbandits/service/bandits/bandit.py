@@ -1,0 +1,242 @@
+"""One bandit: a policy, the names of its arms, and the decisions that still wait for a reward.
+
+Every change is a `Change`, planned without side effects and applied after it was logged. Recovery applies the same
+changes in the same order, so what it arrives at is equal to the bit.
+"""
+
+import hashlib
+import itertools
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.policies.base import Policy
+from sketchbandits.policies.pending.rule import Mask
+from sketchbandits.service.bandits.config import BanditConfig
+from sketchbandits.service.log.events import Event, Kind, text, with_features
+
+KEYS_KEPT = 100_000  # idempotency keys, the latest
+MINUTES_KEPT = 1_440
+
+
+class UnknownArm(ValueError):
+    """An id that no arm of the bandit ever had."""
+
+
+class Change(NamedTuple):
+    """What an event says, before it is written or after it was read."""
+
+    kind: Kind
+    decision: int | None
+    data: dict[str, Any]
+    features: Floats | None = None
+
+    def event(self) -> Event:
+        """The change as the log holds it."""
+        body = text(self.data) if self.features is None else with_features(self.data, self.features)
+        return Event(self.kind, self.decision, body)
+
+
+class Waiting(NamedTuple):
+    """A decision without a reward."""
+
+    arm: int
+    token: str
+    time: float
+
+
+class Choice(NamedTuple):
+    """An arm, the probability with which it was chosen, and its upper confidence bound, none where infinite."""
+
+    arm: int
+    probability: float
+    bound: float | None
+
+
+class Bandit:
+    """A policy that is asked by name; see the module."""
+
+    def __init__(self, name: str, config: BanditConfig, policy: Policy, ids: Iterable[str], *, created: float) -> None:
+        self.name, self.config, self.policy, self.created = name, config, policy, created
+        self.ids = list(ids)
+        self.index = {arm_id: i for i, arm_id in enumerate(self.ids)}
+        self.origin = ""  # a digest of the arms it was created with
+        # Ordered dictionaries find their oldest entry at once, however many before it are gone.
+        self.waiting: OrderedDict[int, Waiting] = OrderedDict()
+        self.keys: OrderedDict[str, int] = OrderedDict()  # idempotency key -> number of the record that answered it
+        self.decisions = self.rewards = self.defaults = 0
+        self.reward_sum = 0.0
+        self.minutes: dict[int, list[float]] = {}  # start -> decisions, rewards, their sum, defaults
+        self.reward_sums = np.zeros(len(self.ids))  # per arm: not every policy keeps them
+        self._bounds: Floats | None = None
+        self._active: NDArray[np.int64] | None = None
+
+    # Reading.
+
+    @property
+    def bounds(self) -> Floats:
+        """Every arm's upper confidence bound, computed once for each change."""
+        if self._bounds is None:
+            self._bounds = self.policy.bounds()
+        return self._bounds
+
+    @property
+    def active(self) -> NDArray[np.int64]:
+        """The arms that may be played."""
+        if self._active is None:
+            self._active = np.flatnonzero(self.policy.active)
+        return self._active
+
+    def finite_bound(self, arm: int) -> float | None:
+        """An arm's bound as JSON can say it."""
+        bound = float(self.bounds[arm])
+        return bound if math.isfinite(bound) else None
+
+    def pending(self) -> list[int]:
+        """The arms of the latest outstanding decisions, oldest first."""
+        latest = itertools.islice(reversed(self.waiting.values()), self.config.pending)
+        return [waiting.arm for waiting in latest][::-1]
+
+    def arms_of(self, available: Sequence[str]) -> list[int]:
+        """Indices of arm ids; an id that never was is refused."""
+        unknown = [arm_id for arm_id in available if arm_id not in self.index]
+        if unknown:
+            shown = ", ".join(map(repr, unknown[:5])) + (" ..." if len(unknown) > 5 else "")
+            raise UnknownArm(f"arms must be ids that the bandit {self.name!r} has, got {shown}")
+        return [self.index[arm_id] for arm_id in available]
+
+    def overdue(self, now: float, most: int) -> list[int]:
+        """The oldest decisions that are past the deadline, at most ``most``."""
+        if self.config.deadline is None:
+            return []
+        latest = now - self.config.deadline
+        late = itertools.takewhile(lambda item: item[1].time <= latest, self._past(now))
+        return [number for number, _ in itertools.islice(late, most)]
+
+    def next_deadline(self, now: float) -> float | None:
+        """When the oldest outstanding decision falls due; none where nothing will."""
+        oldest = next(self._past(now), None) if self.config.deadline is not None else None
+        return None if oldest is None else oldest[1].time + (self.config.deadline or 0.0)
+
+    def _past(self, now: float) -> Iterator[tuple[int, Waiting]]:
+        """Outstanding decisions, oldest first; one of a clock that was ahead must not hold up those behind it."""
+        return ((number, waiting) for number, waiting in self.waiting.items() if waiting.time <= now)
+
+    # Choosing: no side effects.
+
+    def mask_of(self, arms: Sequence[int]) -> Mask:
+        """Arms as the policies take them fastest."""
+        mask = np.zeros(len(self.ids), np.bool_)
+        mask[list(arms)] = True
+        return mask
+
+    def choose(self, count: int, available: Mask | None, pending: list[int]) -> list[Choice]:
+        """The policy's own choices, in one compiled call; ``pending`` grows by the arms chosen."""
+        if self.config.pending:
+            arms = self.policy.select_many(count, available=available, pending=pending).tolist()
+        else:
+            arms = [self.policy.select(available=available)] * count
+        pending += arms
+        return [Choice(arm, 1.0, self.finite_bound(arm)) for arm in arms]
+
+    def explore(self, numbers: Sequence[int], available: Mask | None, pending: list[int]) -> list[Choice]:
+        """The policy's own arm, or by chance any, for each of these decisions."""
+        among = self.active if available is None else np.flatnonzero(self.policy.active & available)
+        return [self._explore(number, available, among, pending) for number in numbers]
+
+    def _explore(self, number: int, available: Mask | None, among: Ints, pending: list[int]) -> Choice:
+        """The coin depends on the seed and the decision's number alone."""
+        own, share = self.choose(1, available, pending)[0].arm, self.config.exploration
+        coin, place = _two_uniforms(self.config.seed, number)
+        arm = int(among[int(place * among.size)]) if coin < share else own
+        pending[-1] = arm
+        probability = share / among.size + (1.0 - share if arm == own else 0.0)
+        return Choice(arm, probability, self.finite_bound(arm))
+
+    # Changing: only after the change was logged.
+
+    def decided(self, data: dict[str, Any], seq: int) -> None:
+        """Decisions were made."""
+        n, token, time = data["n"], data["token"], data["t"]
+        for i, arm in enumerate(data["arms"]):
+            self.waiting[n + i] = Waiting(arm, token, time)
+        self.decisions += len(data["arms"])
+        self._minute(time)[0] += len(data["arms"])
+        if (key := data.get("key")) is not None:
+            self.keys[key] = seq
+            if len(self.keys) > KEYS_KEPT:
+                self.keys.popitem(last=False)
+
+    def rewarded(self, changes: Sequence[Change]) -> None:
+        """Rewards came, or deadlines passed: one compiled call for all; each was `counted` before."""
+        for change in changes:
+            assert change.decision is not None
+            del self.waiting[change.decision]
+        data = [change.data for change in changes]
+        self.policy.update_many([entry["arm"] for entry in data], [entry["reward"] for entry in data])
+        self._bounds = None
+
+    def counted(self, change: Change) -> None:
+        """Keep totals, in the order of the log."""
+        minute, reward = self._minute(change.data["t"]), change.data["reward"]
+        self.rewards += 1
+        self.reward_sum += reward
+        self.reward_sums[change.data["arm"]] += reward
+        minute[1] += 1
+        minute[2] += reward
+        if change.kind == Kind.DEFAULT:
+            self.defaults += 1
+            minute[3] += 1
+
+    def _minute(self, time: float) -> list[float]:
+        start = int(time // 60) * 60
+        if start not in self.minutes:
+            # In the order of the log, live and in replay, so that both drop the same.
+            self.minutes = {kept: entry for kept, entry in self.minutes.items() if kept > start - MINUTES_KEPT * 60}
+        return self.minutes.setdefault(start, [0, 0, 0.0, 0])
+
+    def with_arms(self, features: Floats) -> Policy:
+        """The policy with more arms: another object, so that a change that is not logged has changed nothing."""
+        twin = self._living_twin()
+        twin.add_arms(features)
+        return twin
+
+    def without_arms(self, arms: Sequence[int]) -> Policy:
+        """The policy with fewer arms to play, another object."""
+        twin = self._living_twin()
+        twin.remove_arms(arms)
+        return twin
+
+    def _living_twin(self) -> Any:
+        if not hasattr(self.policy, "add_arms"):
+            able = "multiscale, cslb with radius=logdet, oful, linucb or ucb1"
+            raise ValueError(f"policy must be {able} for arms to come and go, got {self.config.policy!r}")
+        return self.policy.copy()
+
+    def renew(self, policy: Policy, ids: Iterable[str] = ()) -> None:
+        """Take the policy that `with_arms` or `without_arms` made."""
+        for arm_id in ids:
+            self.index[arm_id] = len(self.ids)
+            self.ids.append(arm_id)
+        self.reward_sums = np.concatenate([self.reward_sums, np.zeros(len(self.ids) - self.reward_sums.size)])
+        self.policy, self._bounds, self._active = policy, None, None
+
+
+def _two_uniforms(seed: int, number: int) -> tuple[float, float]:
+    """Two numbers in [0, 1) that depend on nothing else."""
+    key, message = (value.to_bytes(8, "little") for value in (seed, number))
+    digest = hashlib.blake2b(message, key=key, digest_size=16).digest()
+    first, second = (int.from_bytes(half, "little") >> 11 for half in (digest[:8], digest[8:]))
+    return first / 2**53, second / 2**53
+
+
+def origin_of(features: Floats, ids: Sequence[str]) -> str:
+    """A digest of arms: the same file gives the same."""
+    digest = hashlib.sha256(np.ascontiguousarray(features, "<f8").tobytes())
+    digest.update("\0".join(ids).encode())
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""HTTP: endpoints, their schemas, the OpenAPI document, metrics and the server."""

@@ -1,0 +1,317 @@
+"""What goes in and out over HTTP; the OpenAPI document is made of these."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from sketchbandits.lab.contenders import KINDS
+from sketchbandits.service.bandits.config import LONGEST_DEADLINE, NAME
+from sketchbandits.validate import LARGEST
+
+BATCH = 1_000
+FIELDS = 50  # of one object at most: a body of nothing but unknown ones is refused at once
+
+
+def _not_text(value: Any) -> Any:
+    """JSON knows one kind of number, and 2.0 is a whole one; "2" and true are none."""
+    if isinstance(value, bool | str):
+        raise ValueError("must be a whole number")
+    return value
+
+
+Name = Annotated[str, Field(pattern=f"^{NAME.pattern}$", description="A bandit's name.")]
+ArmId = Annotated[str, Field(min_length=1, max_length=200)]
+DecisionId = Annotated[str, Field(min_length=1, max_length=64)]
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=BATCH, strict=False), BeforeValidator(_not_text)]
+Pending = Annotated[int, Field(ge=0, le=100_000, strict=False), BeforeValidator(_not_text)]
+Seed = Annotated[int, Field(ge=0, lt=2**63, strict=False), BeforeValidator(_not_text)]
+Policy = Literal["multiscale", "cslb", "oful", "linucb", "lints", "soful", "cbscfd", "dbslinucb", "cbrap", "ucb1"]
+assert set(Policy.__args__) == set(KINDS)  # type: ignore[attr-defined]
+
+
+class Body(BaseModel):
+    """Nothing but what is named, and no text where a number is meant."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class DecisionRequest(Body):
+    """Ask for decisions."""
+
+    bandit: Name = "default"
+    available: Annotated[list[ArmId], Field(min_length=1, max_length=100_000, fail_fast=True)] | None = Field(
+        None, description="The arms to choose from; all where left out."
+    )
+    key: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        None, description="A client's own key: the same key gets the same answer, however often it is sent."
+    )
+    count: Count = Field(1, description="How many, made before any of their rewards.")
+
+
+class Decision(Body):
+    """An arm to play; hand the id back with its reward."""
+
+    decision_id: DecisionId
+    arm: ArmId
+    bound: float | None = Field(description="The arm's upper confidence bound; null where it is infinite.")
+    probability: float = Field(description="With which the arm was chosen: 1 unless the bandit explores at random.")
+
+
+class DecisionAnswer(Body):
+    """Decisions, durable when they are seen."""
+
+    bandit: Name
+    decisions: list[Decision]
+    repeated: bool = Field(description="Whether this key was answered before; this is that answer.")
+
+
+class RewardItem(Body):
+    """One reward."""
+
+    decision_id: DecisionId
+    reward: Number
+
+
+class SingleReward(RewardItem):
+    """One reward; its status is also the answer's."""
+
+    bandit: Name = "default"
+
+
+class ManyRewards(Body):
+    """Many rewards."""
+
+    bandit: Name = "default"
+    rewards: Annotated[list[RewardItem], Field(min_length=1, max_length=BATCH, fail_fast=True)]
+
+
+class RewardResult(Body):
+    """What became of a reward."""
+
+    decision_id: DecisionId
+    status: Literal["accepted", "known", "unknown", "conflict"]
+
+
+class RewardAnswer(Body):
+    """accepted: booked now; known: booked before; conflict: booked before with another value; unknown: no decision."""
+
+    results: list[RewardResult]
+
+
+class Arm(Body):
+    """An arm to add."""
+
+    id: ArmId
+    features: Annotated[list[Number], Field(min_length=1, max_length=100_000, fail_fast=True)]
+
+
+class ArmsRequest(Body):
+    """Arms to add."""
+
+    bandit: Name = "default"
+    arms: Annotated[list[Arm], Field(min_length=1, max_length=100_000, fail_fast=True)]
+
+
+class ArmsAdded(Body):
+    """How many there are now."""
+
+    bandit: Name
+    added: int
+    total: int
+
+
+class ArmsRemoved(Body):
+    """How many are left."""
+
+    bandit: Name
+    removed: int
+    active: int
+
+
+class ArmEntry(Body):
+    """An arm as it stands."""
+
+    id: ArmId
+    pulls: int = Field(description="Rewards booked.")
+    mean: float | None
+    bound: float | None
+    active: bool
+    pending: int = Field(description="Outstanding decisions.")
+
+
+class ArmsAnswer(Body):
+    """A page of arms."""
+
+    bandit: Name
+    total: int
+    arms: list[ArmEntry]
+
+
+class BanditRequest(Body):
+    """A bandit to create."""
+
+    name: Name
+    policy: Policy = "multiscale"
+    options: dict[str, bool | int | float | str | None] = Field({}, description="The policy's keywords.", max_length=50)
+    exploration: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    deadline: Annotated[float, Field(ge=1e-3, le=LONGEST_DEADLINE)] | None = None
+    default_reward: Number = 0.0
+    pending: Pending = 1_000
+    seed: Seed = 0
+    arms: Annotated[list[Arm], Field(min_length=1, max_length=100_000, fail_fast=True)]
+
+
+class BanditEntry(Body):
+    """A bandit in numbers."""
+
+    name: Name
+    policy: str
+    arms: int
+    dimension: int
+    decisions: int
+    rewards: int
+    outstanding: int
+    defaults: int = Field(description="Rewards that the deadline booked.")
+    mean_reward: float | None
+    created: float
+
+
+class BanditsAnswer(Body):
+    """All bandits."""
+
+    bandits: list[BanditEntry]
+
+
+class Sentinel(Body):
+    """The arm with a cluster's largest bound."""
+
+    arm: ArmId
+    bound: float | None
+
+
+class Cluster(Body):
+    """Arms that share a span."""
+
+    cluster: int
+    arms: int
+    rank: int
+    pulls: int
+    sentinel: Sentinel
+
+
+class Clusters(Body):
+    """The clusters with the largest sentinels."""
+
+    total: int
+    shown: list[Cluster]
+
+
+class PolicyAnswer(Body):
+    """A policy from inside."""
+
+    bandit: Name
+    policy: str
+    settings: dict[str, Any]
+    arms: int
+    dimension: int
+    rewards: int
+    memory_bytes: int
+    clusters: Clusters | None
+
+
+class Minute(Body):
+    """What happened in a minute."""
+
+    time: int
+    decisions: int
+    rewards: int
+    reward_sum: float
+    defaults: int
+
+
+class Latency(Body):
+    """How long decisions and rewards took since the service began."""
+
+    count: int
+    p50_ms: float | None
+    p99_ms: float | None
+    p999_ms: float | None
+
+
+class Queue(Body):
+    """How many decisions and rewards wait."""
+
+    waiting: int
+    limit: int
+
+
+class Log(Body):
+    """The last record, the last snapshot, and how often the log was cut back."""
+
+    records: int
+    snapshot: int
+    cut: int
+
+
+class ActivityAnswer(Body):
+    """The last day."""
+
+    bandit: Name
+    minutes: list[Minute]
+    latency: Latency
+    queue: Queue
+    log: Log
+
+
+class StatusAnswer(Body):
+    """One word."""
+
+    status: str
+
+
+class ErrorDetail(Body):
+    """A word for programs, a sentence for people."""
+
+    code: str
+    message: str
+
+
+class ErrorAnswer(Body):
+    """Why not."""
+
+    error: ErrorDetail
+
+
+class BanditQuery(BaseModel):
+    """Which bandit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    bandit: Name = "default"
+
+
+class ArmsQuery(BanditQuery):
+    """Which arms, in which order."""
+
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+    offset: Annotated[int, Field(ge=0, le=10**9)] = 0
+    sort: Literal["id", "pulls", "mean", "bound"] = "bound"
+    search: Annotated[str, Field(max_length=200)] = ""
+
+
+class RemovalQuery(BanditQuery):
+    """Which arms to remove."""
+
+    id: Annotated[list[ArmId], Field(min_length=1, max_length=300, fail_fast=True)]
+
+
+class PolicyQuery(BanditQuery):
+    """How many clusters to show."""
+
+    limit: Annotated[int, Field(ge=0, le=1_000)] = 100
+
+
+class NoQuery(BaseModel):
+    """Nothing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)

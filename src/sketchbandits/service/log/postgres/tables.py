@@ -1,0 +1,102 @@
+"""The tables of a log in a PostgreSQL database, and connections to them."""
+
+import time
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from sketchbandits.service.log.chain import COLUMNS, ROWS_A_PAGE, Row
+from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse
+from sketchbandits.service.log.events import FORMAT, START, Position
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_LOCK = 0x5342_4C47  # the first half of the advisory lock's number; the second half is the table's
+_KEPT = "the table events_cut"
+# A server that no longer answers is a lost connection after seconds, not after hours.
+_CONNECTION = {
+    "connect_timeout": 5,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+    "application_name": "sketchbandits",
+}
+_TABLES = f"""
+CREATE TABLE events (seq bigint PRIMARY KEY, kind smallint NOT NULL, decision bigint, body bytea NOT NULL,
+                     chain bigint NOT NULL);
+CREATE UNIQUE INDEX one_outcome ON events (decision) WHERE decision IS NOT NULL;
+CREATE TABLE events_cut (cut timestamptz NOT NULL DEFAULT now(), reason text NOT NULL, seq bigint NOT NULL,
+                         kind smallint NOT NULL, decision bigint, body bytea NOT NULL, chain bigint NOT NULL);
+CREATE TABLE events_format (version integer NOT NULL);
+INSERT INTO events_format VALUES ({FORMAT});
+"""
+INSERT = (
+    f"INSERT INTO events ({COLUMNS}) "
+    "SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bigint[])"
+)
+
+
+def cut(connection: Connection, first: int, reason: str) -> Cut:
+    """Move rows aside, in one transaction."""
+    moved = (
+        f"WITH cut AS (DELETE FROM events WHERE seq >= %s RETURNING {COLUMNS}) "
+        f"INSERT INTO events_cut (reason, {COLUMNS}) SELECT %s, {COLUMNS} FROM cut"
+    )
+    return Cut(first, connection.execute(moved, (first, reason)).rowcount, reason, _KEPT)
+
+
+def connect(database: str, *, read_only: bool) -> Connection:
+    """A connection that commits each statement by itself, and durably whatever the server's default is."""
+    try:
+        settings: dict[str, Any] = _CONNECTION | conninfo_to_dict(database)
+    except psycopg.ProgrammingError as error:
+        raise ValueError(f"database must be the address of a PostgreSQL database: {error}") from None
+    connection = psycopg.connect(**settings, autocommit=True)
+    connection.read_only = read_only
+    connection.execute("SET synchronous_commit = on")
+    return connection
+
+
+def make(connection: Connection) -> None:
+    """The tables of a new log; a second process that makes them at the same time waits and finds them made."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (_LOCK,))
+        if connection.execute("SELECT to_regclass('events')").fetchone() == (None,):
+            connection.execute(_TABLES)
+
+
+def lock(connection: Connection, patience: float) -> None:
+    """Become the only writer, or raise `LogInUse`."""
+    end = time.monotonic() + patience
+    query = "SELECT pg_try_advisory_lock(%s, 'events'::regclass::oid::integer)"
+    while connection.execute(query, (_LOCK,)).fetchone() != (True,):
+        if time.monotonic() >= end:
+            raise LogInUse("the log is open for writing in another process, which must stop first")
+        time.sleep(0.05)
+
+
+def refuse_format(connection: Connection) -> None:
+    """Refuse what another program or another version of the service wrote."""
+    if connection.execute("SELECT to_regclass('events_format')").fetchone() == (None,):
+        raise LogDamaged("the database has no log of this service: nothing was changed")
+    versions = connection.execute("SELECT version FROM events_format").fetchall()
+    if versions != [(FORMAT,)]:
+        found = ", ".join(str(version) for (version,) in versions) or "unknown"
+        raise LogDamaged(
+            f"the log has format {found}, and this version of the service reads format {FORMAT}: nothing was changed; "
+            "use the version that wrote it"
+        )
+
+
+def page_of_rows(connection: Connection, after: int) -> list[Row]:
+    """The next rows in order."""
+    query = f"SELECT {COLUMNS} FROM events WHERE seq > %s ORDER BY seq LIMIT {ROWS_A_PAGE}"
+    return connection.execute(query, (after,), binary=True).fetchall()
+
+
+def last_place(connection: Connection) -> Position:
+    """What the last row says of itself."""
+    row = connection.execute("SELECT seq, chain FROM events ORDER BY seq DESC LIMIT 1").fetchone()
+    return START if row is None else Position(*row)

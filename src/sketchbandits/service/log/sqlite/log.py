@@ -1,0 +1,252 @@
+"""The log in one SQLite file: nothing to set up, one fsync for a group of events."""
+
+import fcntl
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from sketchbandits.service.log.chain import WITH_CHAIN_BEFORE, BadRecord, checked, linked, outcomes_of, paged, verified
+from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Uncertain
+from sketchbandits.service.log.events import START, Event, Kind, Position, Record
+from sketchbandits.service.log.sqlite.file import (
+    UNREADABLE,
+    connect,
+    insert,
+    last_place,
+    page_of_rows,
+    prepare,
+    refuse_bad_end,
+    refuse_foreign,
+)
+from sketchbandits.service.log.sqlite.salvage import mend_files, rebuild
+from sketchbandits.service.log.sqlite.wal import beside
+from sketchbandits.validate import whole
+
+_ROWS_A_STATEMENT = 1000  # SQLite allows 32766 values
+_MALFORMED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
+_BY_NUMBER = WITH_CHAIN_BEFORE + "WHERE e.seq = ?"
+_BY_DECISION = WITH_CHAIN_BEFORE + (
+    "WHERE e.seq IN (SELECT seq FROM events WHERE decision IN (SELECT value FROM json_each(?)))"
+)
+
+
+class SqliteLog:
+    """A log in a SQLite file; see `EventLog` for what each method promises."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.cuts: list[Cut] = []
+        self._path, self._read_only, self._uncertain = path, read_only, False
+        if read_only and not path.exists():
+            raise ValueError(f"database must be the file of a log, got {str(path)!r}, which is not there")
+        self._lock = None if read_only else _locked(path)
+        try:
+            with _told(path):
+                if not read_only:
+                    self.cuts += mend_files(path)
+                self._connection, self.last = self._opened()
+        except BaseException:
+            self._unlock()
+            raise
+
+    def append(self, events: Sequence[Event]) -> list[Record]:
+        """Store the events in one transaction, durable on return; all of them or, with `NotStored`, none."""
+        if self._read_only:
+            raise ValueError("events must not be appended to a log that was opened read only")
+        if self._uncertain:
+            raise Uncertain("an earlier append left it open what the log holds: open the log anew")
+        self._refuse_if_gone()
+        records = linked(events, self.last)
+        place = records[-1].position if records else self.last
+        try:
+            self._store(records)
+        except sqlite3.Error as error:
+            self._settle(place, error)
+        self.last = place
+        return records
+
+    def holds(self, position: Position) -> bool:
+        """Whether the log has this place: the record with this number and this checksum."""
+        query = "SELECT chain FROM events WHERE seq = ?"
+        try:
+            row = self._connection.execute(query, (position.seq,)).fetchone()
+        except UNREADABLE as error:
+            self._mend(error)
+            row = self._connection.execute(query, (position.seq,)).fetchone()
+        return position == START or row == (position.chain,)
+
+    def recover(self, after: Position) -> Iterator[Record]:
+        """The verified records after a place that the log holds; a damaged end is cut off, kept and told in `cuts`."""
+        if not self.holds(after):
+            raise ValueError(f"after must be a place of the log, which ends at {self.last}, got {after}")
+        return self._recovered(after)
+
+    def read(self, after: int = 0) -> Iterator[Record]:
+        """The verified records after a number, over a connection of its own that changes nothing."""
+        return self._read(whole("after", after, least=0))
+
+    def outcomes(self, decisions: Sequence[int]) -> dict[int, tuple[Kind, bytes]]:
+        """What was booked for each of the decisions that has its reward, or the deadline's default."""
+        with _told(self._path):
+            rows = self._connection.execute(_BY_DECISION, (json.dumps(list(decisions)),)).fetchall()
+        return outcomes_of(rows)
+
+    def record(self, seq: int) -> Record | None:
+        """One verified record."""
+        with _told(self._path):
+            row = self._connection.execute(_BY_NUMBER, (seq,)).fetchone()
+        return None if row is None else checked(row[:5], row[5])
+
+    def close(self) -> None:
+        """Let go of the log; a second call does nothing."""
+        self._connection.close()
+        self._unlock()
+
+    def _opened(self) -> tuple[sqlite3.Connection, Position]:
+        """A connection, and where the log ends; a file that SQLite cannot read is mended first."""
+        try:
+            return self._connected()
+        except (BadRecord, *UNREADABLE) as error:
+            if self._read_only or not _malformed(error):
+                raise
+            self.cuts.append(rebuild(self._path, str(error)))
+            return self._connected()
+
+    def _connected(self) -> tuple[sqlite3.Connection, Position]:
+        connection = connect(self._path, read_only=self._read_only)
+        try:
+            if not self._read_only:
+                prepare(connection, self._path)
+                # Walks over the whole index, a small part of the file: no broken page of it turns up later.
+                connection.execute("SELECT count(*) FROM events WHERE decision IS NOT NULL").fetchone()
+                refuse_bad_end(connection)
+            elif not refuse_foreign(connection, self._path):
+                raise LogDamaged(f"{self._path} is empty")
+            self._inode = os.stat(self._path).st_ino
+            return connection, last_place(connection)
+        except BaseException:
+            _close_unchanged(connection, self._path)
+            raise
+
+    def _mend(self, error: Exception) -> None:
+        """Put a file of the good records in the place of the damaged one, or raise `LogDamaged`."""
+        if self._read_only or not _malformed(error):
+            raise LogDamaged(f"{self._path} cannot be read: {error}") from error
+        _close_unchanged(self._connection, self._path)
+        self.cuts.append(rebuild(self._path, str(error)))
+        with _told(self._path):
+            self._connection, self.last = self._connected()
+
+    def _recovered(self, after: Position) -> Iterator[Record]:
+        place = after
+        while True:
+            try:
+                for record in verified(paged(lambda seq: page_of_rows(self._connection, seq), place.seq), place):
+                    yield record
+                    place = record.position
+                break
+            except (BadRecord, *UNREADABLE) as error:
+                self._mend(error)
+        self.last = place
+
+    def _read(self, after: int) -> Iterator[Record]:
+        with _told(self._path), closing(connect(self._path, read_only=True)) as view:
+            refuse_foreign(view, self._path)
+            row = view.execute("SELECT chain FROM events WHERE seq = ?", (after,)).fetchone()
+            if row is None and after > 0:
+                raise ValueError(f"after must be the number of a record of the log, got {after}")
+            place = Position(after, row[0]) if row else START
+            yield from verified(paged(lambda seq: page_of_rows(view, seq), after), place)
+
+    def _store(self, records: list[Record]) -> None:
+        """Insert the records in one transaction: one statement, which commits by itself, wherever it can hold them."""
+        groups = [records[k : k + _ROWS_A_STATEMENT] for k in range(0, len(records), _ROWS_A_STATEMENT)]
+        if len(groups) > 1:
+            self._connection.execute("BEGIN IMMEDIATE")
+        for group in groups:
+            insert(self._connection, group)
+        if len(groups) > 1:
+            self._connection.execute("COMMIT")
+
+    def _refuse_if_gone(self) -> None:
+        """A file that was moved or deleted can still be written to, and what is written is lost."""
+        try:
+            there = os.stat(self._path).st_ino == self._inode
+        except OSError:
+            there = False
+        if not there:
+            self._uncertain = True
+            raise Uncertain(f"{self._path} is no longer the file that was opened: stop, and look where it went")
+
+    def _settle(self, wanted: Position, error: sqlite3.Error) -> None:
+        """After a failure: return if the events are stored nevertheless, raise `NotStored` if none of them is."""
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            found = last_place(self._connection)
+        except sqlite3.Error:
+            found = None
+        # A write that could not be flushed may or may not outlive this process, whatever it looks like now.
+        unflushed = "FSYNC" in getattr(error, "sqlite_errorname", "")
+        if found == wanted and not unflushed:
+            return
+        if found == self.last and not unflushed:
+            raise NotStored(f"{self._path} took nothing of {wanted.seq - self.last.seq} events: {error}") from error
+        self._uncertain = True
+        raise Uncertain(f"what {self._path} holds cannot be told after a failure ({error}): open it anew") from error
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+
+def cut_sqlite(path: Path, first: int) -> Cut:
+    """Cut everything from record ``first`` on off a log that nobody writes to; the file as it was is kept."""
+    first = whole("first", first, least=1)
+    if not path.exists():
+        raise ValueError(f"database must be the file of a log, got {str(path)!r}, which is not there")
+    lock = _locked(path)
+    try:
+        return rebuild(path, f"a person cut it back to before record {first}", before=first)
+    finally:
+        lock.close()
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """The right to write, which the system takes back when the process ends, however it ends."""
+    lock = beside(path, "-lock").open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise LogInUse(f"{path} is open for writing in another process, which must stop first") from None
+    return lock
+
+
+def _malformed(error: Exception) -> bool:
+    """Whether the file is at fault, and not its surroundings."""
+    name = getattr(error, "sqlite_errorname", "")
+    return isinstance(error, (BadRecord, UnicodeDecodeError)) or name.startswith(_MALFORMED) or "no such" in str(error)
+
+
+def _close_unchanged(connection: sqlite3.Connection, path: Path) -> None:
+    """Close without moving the write-ahead log into the file, which SQLite does when the last connection goes."""
+    with closing(connect(path, read_only=True)) as other:
+        with suppress(*UNREADABLE):
+            last_place(other)
+        connection.close()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Failures of SQLite, in words."""
+    try:
+        yield
+    except BadRecord as error:
+        raise LogDamaged(f"{path} is damaged: {error}") from None
+    except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
+        raise LogDamaged(f"{path} cannot be used: {error}") from error

@@ -1,0 +1,538 @@
+"""Multi-scale CS-LB: against its slow twin, coverage of every scale and of all together, radii, and the budget.
+
+Coverage is tested as in `test_statistics`: the ellipsoids, not the arms; and on the same data controls must fail.
+"""
+
+import itertools
+import math
+import time
+
+import naive
+import numpy as np
+import pytest
+from conftest import JIT, rounds
+from hypothesis import given
+from hypothesis import strategies as st
+from test_properties import examples
+
+from sketchbandits import MultiscaleCSLB, Partition
+from sketchbandits.confidence import ellipsoid_radius, mixture_radius
+from sketchbandits.environments import LinearEnvironment, correlated_arms, subspace_arms, uniform_parameter
+from sketchbandits.policies.base import general_play
+from sketchbandits.policies.cslb.layout import SLOT
+from sketchbandits.policies.multiscale.space import ask_space
+from sketchbandits.policies.multiscale.state import (
+    AT,
+    BANK,
+    IN_BATCH,
+    IN_QUEUE,
+    LOGDET_SHOWN,
+    SHOWN,
+    SPACE,
+    VERSION,
+)
+from sketchbandits.snapshot import leaves
+
+
+def memory(policy):
+    return {name: part.tobytes() for name, part in leaves(policy.state) if not name.endswith(".work")}
+
+
+# ------------------------------------------------------------------------------------------------------------ the twin
+def with_odd_arms(first_is_zero=False):
+    """A zero arm, a duplicate, an arm of opposite direction, arms of several lengths."""
+    arms = correlated_arms(n_arms=29, dim=5, seed=5)
+    arms[3], arms[7], arms[11] = 0.0, arms[6], -2.0 * arms[6]
+    if first_is_zero:
+        arms[0] = 0.0
+    return arms / np.linalg.norm(arms, axis=1).max()
+
+
+ARMS = {
+    "max": lambda: correlated_arms(n_arms=23, dim=7, normalize="max", seed=3),
+    "max-groups": lambda: correlated_arms(n_arms=23, dim=7, group_size=4, normalize="max", seed=3),
+    "unit": lambda: correlated_arms(n_arms=23, dim=7, normalize="unit", seed=3),
+    "unit-groups": lambda: correlated_arms(n_arms=23, dim=7, group_size=4, normalize="unit", seed=3),
+    "odd": with_odd_arms,
+    "zero-first": lambda: with_odd_arms(first_is_zero=True),
+    "low-rank": lambda: subspace_arms(n_arms=12, dim=17, n_subspaces=2, rank=3, shuffle=True, seed=2),  # N < d
+    "independent": lambda: correlated_arms(n_arms=6, dim=9, seed=1),  # a space that teaches nothing
+}
+OPTIONS = {
+    "default": {},
+    "logdet": {"ridge": 0.6, "radius": "logdet", "budget": 60},
+    "poor": {"ridge": 0.6, "budget": 5},
+    "none": {"budget": 0, "radius": "logdet"},
+}
+COMMON = {"sketch_size": 3, "noise": 0.7, "theta_norm": 1.3, "delta": 0.05}
+
+
+def assert_same_scales(fast, slow):
+    for name, theirs in slow.scales().items():
+        mine, known = fast.scales()[name], np.isfinite(theirs)
+        assert np.array_equal(known, np.isfinite(mine)), name
+        assert np.allclose(mine[known], theirs[known], rtol=1e-9, atol=1e-9), name
+
+
+def play_both(X, options, total):
+    """Policy and twin on the same rewards, every third of them for another arm than the one chosen."""
+    fast, slow = MultiscaleCSLB(X, **options), naive.NaiveMultiscale(X, **options)
+    means, generator = X @ uniform_parameter(X.shape[1], seed=4), np.random.default_rng(9)
+    for t in range(total):
+        assert fast.select() == slow.select(), f"round {t + 1}"
+        arm = fast.select() if t % 3 else int(generator.integers(len(X)))
+        reward = float(means[arm] + 0.7 * generator.normal())
+        fast.update(arm, reward)
+        slow.update(arm, reward)
+        if t % 100 == 0:
+            assert_same_scales(fast, slow)
+    assert_same_scales(fast, slow)
+    assert np.allclose(fast.bounds(), slow.bounds(), rtol=1e-9, atol=1e-9)
+    assert fast.state.meter[BANK] == slow.bank
+    assert fast.state.ticks[VERSION] == slow.version
+    return slow
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("arms", ARMS)
+def test_same_arm_as_the_twin_in_every_round(arms, options):
+    X = ARMS[arms]()
+    total = rounds(100, 60)
+    slow = play_both(X, {**COMMON, **OPTIONS[options]}, total)
+    assert slow.spent <= slow.budget * total + 1.5 * slow.D**2
+    assert (slow.D > 0) == (slow.budget > 0 and arms != "independent")
+    assert (slow.version > 0) == (slow.D > 0 and options != "poor") or options == "poor"
+
+
+@pytest.mark.parametrize("normalize", ["max", "unit"])
+def test_same_arm_as_the_twin_in_thousands_of_rounds(normalize):
+    X = correlated_arms(n_arms=13, dim=5, group_size=2, normalize=normalize, seed=6)
+    slow = play_both(X, {**COMMON, "sketch_size": 2, "budget": 100}, rounds(2_000, 150))
+    assert slow.version >= rounds(100, 10)
+
+
+def test_as_many_clusters_as_need_a_tree():
+    X = np.random.default_rng(12).normal(size=(140, 6))
+    slow = play_both(X / np.linalg.norm(X, axis=1, keepdims=True), {**COMMON, "sketch_size": 2}, rounds(40, 12))
+    assert slow.K > 64
+
+
+@pytest.mark.parametrize("radius", ["mixture", "logdet"])
+@pytest.mark.parametrize("budget", [0, 100, 2048])
+def test_own_loop_equals_the_general_loop_and_single_updates(radius, budget):
+    arms = correlated_arms(n_arms=60, dim=11, group_size=4, seed=5)
+    env = LinearEnvironment(arms, uniform_parameter(11, seed=5))
+    noise = env.draw_noise(np.random.default_rng(5), rounds(4_000, 60))
+    own, general, single = (MultiscaleCSLB(arms, sketch_size=3, radius=radius, budget=budget) for _ in range(3))
+    regret = own.play_rounds(env.means, env.gaps, noise)
+    assert regret == general_play(general.state, env.means, env.gaps, noise)
+    for value in noise.tolist():
+        arm = single.select()
+        single.update(arm, float(env.means[arm]) + value)
+    assert memory(own) == memory(general) == memory(single)
+
+
+def test_a_partition_made_beforehand_is_used():
+    arms = subspace_arms(n_arms=41, dim=9, n_subspaces=3, rank=3, shuffle=True, seed=1)
+    partition = Partition.subspaces(arms, 3)
+    policy = MultiscaleCSLB(arms, partition=partition)
+    assert policy.partition is partition and policy.settings["sketch_size"] == 3
+    assert policy.partition.n_clusters == 3 < MultiscaleCSLB(arms, sketch_size=3).partition.n_clusters
+
+
+def test_parallel_arms_learn_from_each_other_at_once():
+    """With l = 1 a cluster is a ray; with l > 1 an arm far away on the same ray is bounded by the ray's own data."""
+    arms = np.vstack([np.eye(4)[:3], [[-0.5, 0, 0, 0], [0.3, 0.3, 0.3, 0.1]]])
+    policy = MultiscaleCSLB(arms, sketch_size=3, theta_norm=2.0)
+    before = policy.scales()["direction"]
+    for _ in range(40):
+        policy.update(0, -1.0)
+    after = policy.scales()["direction"]
+    assert after[0] < before[0] and after[3] < before[3]
+    assert after[0] < 0 < after[3] < 1.0  # arm 3 is -1/2 of arm 0
+    assert np.array_equal(after[[1, 2, 4]], before[[1, 2, 4]])
+
+
+# ------------------------------------------------------------------------------------------------------------ coverage
+RIDGE, SMALL, DELTA = 1.0, 0.1, 0.25
+TIGHT = {"ridge": RIDGE, "noise": 1.0, "theta_norm": SMALL, "delta": DELTA}
+
+
+def unit_rows(seed, n, d):
+    rows = np.random.default_rng(seed).normal(size=(n, d))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def sums_so_far(values):
+    return np.concatenate([np.zeros((1, *values.shape[1:])), np.cumsum(values, axis=0)])
+
+
+def errors(X, theta, eta):
+    """``||theta_hat - theta||_V`` after each row of ``X``, for every noise sequence (column of ``eta``)."""
+    V = RIDGE * np.eye(X.shape[1]) + sums_so_far(X[:, :, None] * X[:, None, :])
+    gaps = sums_so_far(eta[:, :, None] * X[:, None, :]) - RIDGE * theta
+    root = np.linalg.inv(np.linalg.cholesky(V)).swapaxes(1, 2)
+    return np.linalg.norm(gaps @ root, axis=2)
+
+
+def log_dets(X):
+    return np.linalg.slogdet(np.eye(X.shape[1]) + sums_so_far(X[:, :, None] * X[:, None, :]) / RIDGE)[1]
+
+
+def halved(beta):
+    """A mixture radius with the noise scale halved."""
+    return np.sqrt((beta**2 - RIDGE * SMALL**2) / 4 + RIDGE * SMALL**2)
+
+
+def recovered(bounds, means, widths):
+    """beta = (bound - mean)/width, the same for every arm of a fit: the bounds are that ellipsoid's."""
+    beta = (bounds - means) / widths
+    assert np.allclose(beta, beta[0], rtol=1e-7)
+    return beta[0]
+
+
+def published(policy):
+    """The space's fit that bounds are from: V, theta and its radius."""
+    state, arms, stats = policy.state, policy.arms, policy.state.stats.copy()
+    fit = (state.features, state.factor, state.theta, state.space, state.meter[LOGDET_SHOWN])
+    for arm in range(policy.n_arms):
+        ask_space(stats, state.place[SLOT, arm], *fit, arm)
+    bounds = stats[SPACE, state.place[SLOT, : policy.n_arms]]
+    V = state.factor[SHOWN].T @ state.factor[SHOWN]
+    widths = naive.norms_under(arms, np.linalg.inv(V))
+    return V, state.theta.copy(), recovered(bounds, arms @ state.theta, widths)
+
+
+class Stream:
+    """A policy fed with arms drawn beforehand and rewards 0: V and beta do not depend on rewards.
+
+    ``fits`` has per scale a list of (rows that a fit saw, theta in its coordinates, when in ``rows`` time it was as it
+    was at each round, beta at each round).
+    """
+
+    def __init__(self, arms, total, seed=0, **options):
+        self.arms, self.total = arms, total
+        self.policy = MultiscaleCSLB(arms, **{**TIGHT, **options})
+        self.picks = np.random.default_rng(seed).integers(len(arms), size=total)
+        self.labels, self.rays = self.policy.partition.labels, naive.lines(arms)
+        self.prefix, self.bounds, self.space = [], [], []
+        for t in range(total + 1):
+            self.look()
+            if t < total:
+                self.policy.update(int(self.picks[t]), 0.0)
+
+    def look(self):
+        scales = self.policy.scales()
+        self.bounds.append((scales["direction"], scales["cluster"]))
+        if self.policy.state.theta.size:
+            V, theta, beta = published(self.policy)
+            assert not theta.any()
+            self.prefix.append(round(np.trace(V) - RIDGE * V.shape[0]))  # arms of norm 1: how many rows it has seen
+            self.space.append(beta)
+
+    def cluster_fits(self):
+        return [self.fit(self.labels == c, self.arms, scale=1) for c in range(self.labels.max() + 1)]
+
+    def ray_fits(self):
+        for ray in range(self.rays.max() + 1):
+            own = self.rays == ray
+            unit = self.arms[own][0] / np.linalg.norm(self.arms[own][0])
+            yield *self.fit(own, (self.arms @ unit)[:, None], scale=0), unit
+
+    def fit(self, own, features, scale):
+        """Rows of a group of arms in some features, and its beta after each of them."""
+        hits = np.flatnonzero(own[self.picks])
+        rows, beta = features[self.picks[hits]], []
+        for k, t in enumerate([0, *(hits + 1)]):
+            V = RIDGE * np.eye(rows.shape[1]) + rows[:k].T @ rows[:k]
+            widths = naive.norms_under(features[own], np.linalg.inv(V))
+            beta.append(recovered(self.bounds[t][scale][own], 0.0, widths))
+        return rows, hits, np.array(beta)
+
+
+def missed(X, theta, eta, radii):
+    """Which noise sequences have theta outside at some time, for each radius (one value a row seen)."""
+    error = errors(X, theta, eta)
+    return np.array([(error > radius[:, None]).any(axis=0) for radius in radii])
+
+
+RUNS = 1000
+
+
+def at_most(rate):
+    """What a share of `RUNS` with this expectation stays below, up to three standard deviations."""
+    return rate + 3 * math.sqrt(rate / RUNS)
+
+
+def test_intervals_of_directions_cover():
+    arms = unit_rows(1, 30, 4)
+    arms = np.vstack([arms, -arms[:7] * np.linspace(0.3, 0.9, 7)[:, None]])  # 37 arms on 30 rays
+    stream = Stream(arms, 6_000, sketch_size=3, budget=0)
+    theta, eta = np.array([0.5, -0.5, 0.5, 0.5]) * SMALL, np.random.default_rng(2).normal(size=(stream.total, RUNS))
+    misses = np.zeros((4, RUNS), bool)
+    for rows, hits, beta, unit in stream.ray_fits():
+        flat = np.sqrt(beta**2 - log_dets(rows))
+        undivided = np.sqrt(beta**2 - 2 * math.log(31))
+        misses |= missed(rows, theta @ unit[:, None], eta[hits], [beta, halved(beta), flat, undivided])
+    share, share_halved, share_flat, share_undivided = misses.mean(axis=1)
+    assert share <= at_most(0.81 * DELTA)
+    assert share_halved > 3 * DELTA
+    assert share_flat > 1.5 * DELTA
+    assert share_undivided > 3 * DELTA
+
+
+def test_ellipsoids_of_clusters_and_of_the_space_cover_and_so_does_everything_together():
+    arms = unit_rows(3, 24, 17)
+    stream = Stream(arms, 300, sketch_size=12, budget=20_000)
+    eta = np.random.default_rng(4).normal(size=(stream.total, RUNS))
+    theta = np.full(17, SMALL / math.sqrt(17))
+    together = np.zeros((2, RUNS), bool)
+    for rows, hits, beta in stream.cluster_fits():
+        flat = np.sqrt(beta**2 - log_dets(rows))
+        misses = missed(rows, theta, eta[hits], [beta, halved(beta), flat])
+        together |= misses[:2]
+        share, share_halved, share_flat = misses.mean(axis=1)
+        assert share <= at_most(0.081 * DELTA)
+        assert share_halved > 2 * DELTA
+        assert share_flat > 2 * DELTA
+    for rows, hits, beta, unit in stream.ray_fits():
+        together |= missed(rows, theta @ unit[:, None], eta[hits], [beta, halved(beta)])
+    prefix, beta = np.array(stream.prefix), np.array(stream.space)
+    assert np.unique(prefix).size > 20 and prefix.max() > stream.total - 30
+    rows = arms[stream.picks]
+    error = errors(rows, theta, eta)[prefix]
+    flat = np.sqrt(beta**2 - log_dets(rows)[prefix])
+    misses = np.array([(error > radius[:, None]).any(axis=0) for radius in (beta, halved(beta), flat)])
+    share, share_halved, share_flat = misses.mean(axis=1)
+    assert share <= at_most(0.01 * DELTA)
+    assert share_halved > 2 * DELTA
+    assert share_flat > 2 * DELTA
+    together |= misses[:2]
+    assert together[0].mean() <= DELTA
+    assert together[1].mean() > 3 * DELTA
+
+
+@pytest.mark.parametrize("radius", ["mixture", "logdet"])
+def test_all_scales_cover_with_data_that_the_policy_collects(radius):
+    """And wherever they do, every arm's bound is at least its value, the best arm's above all."""
+    arms = np.vstack([unit_rows(5, 8, 5), unit_rows(5, 8, 5)[:1] * -0.5])
+    theta = np.full(5, SMALL / math.sqrt(5))
+    runs, total = (12, 35) if JIT else (8, 30)
+    missed_any, missed_halved = 0, 0
+    for run in range(runs):
+        rng = np.random.default_rng([run, 12])
+        policy = MultiscaleCSLB(arms, sketch_size=3, radius=radius, budget=2_000, **TIGHT)
+        log, groups, outside, outside_halved = [], list(groups_of(policy)), False, False
+        for _ in range(total):
+            error, beta = gaps_of_all(policy, groups, log, theta)
+            holds = error <= beta
+            outside |= not holds.all()
+            outside_halved |= bool((error > halved(beta)).any())
+            if holds.all() and not outside:
+                assert np.all(policy.bounds() >= arms @ theta - 1e-12)
+            arm = policy.select()
+            log.append((arm, float(arms[arm] @ theta + rng.normal())))
+            policy.update(*log[-1])
+        missed_any += outside
+        missed_halved += outside_halved
+        assert policy.state.ticks[VERSION] > 5
+    assert missed_any <= DELTA * runs
+    assert missed_halved > 3 * DELTA * runs
+
+
+def groups_of(policy):
+    """Every ray and every cluster: its scale, its arms, a basis of its span."""
+    for name, labels in (("direction", naive.lines(policy.arms)), ("cluster", policy.partition.labels)):
+        for group in range(labels.max() + 1):
+            yield name, labels == group, naive.span(policy.arms[labels == group])
+
+
+def gaps_of_all(policy, groups, log, theta):
+    """``||theta_hat - theta||_V`` and beta of every ray, every cluster and the published fit of the space."""
+    arms, scales, found = policy.arms, policy.scales(), []
+    played, rewards = np.array([arm for arm, _ in log], int), np.array([reward for _, reward in log])
+    for name, own, basis in groups:
+        hits, Z = own[played], arms @ basis.T
+        rows = Z[played[hits]]
+        V = RIDGE * np.eye(len(basis)) + rows.T @ rows
+        estimate = np.linalg.solve(V, rows.T @ rewards[hits])
+        beta = recovered(scales[name][own], Z[own] @ estimate, naive.norms_under(Z[own], np.linalg.inv(V)))
+        found.append((naive.ellipsoid_error(estimate, basis @ theta, V), beta))
+    V, estimate, beta = published(policy)
+    rows = arms[played]
+    prefixes = RIDGE * np.eye(arms.shape[1]) + sums_so_far(rows[:, :, None] * rows[:, None, :])
+    n = int(np.abs(prefixes - V).max(axis=(1, 2)).argmin())
+    assert np.allclose(prefixes[n], V, atol=1e-9)  # a prefix of all rewards, none left out
+    assert np.allclose(V @ estimate, rewards[:n] @ rows[:n], atol=1e-9)
+    found.append((naive.ellipsoid_error(estimate, theta, V), beta))
+    return np.array(found).T
+
+
+# --------------------------------------------------------------------------------------------------------------- radii
+SIZES = st.just(0.0) | st.floats(1e-100, 1e50)
+
+
+@examples(200)
+@given(information=st.floats(0.0, 1e6), noise=SIZES, bias=SIZES, log_share=st.floats(0.0, 1e4))
+def test_the_mixture_radius_is_never_above_the_ellipsoid_s(information, noise, bias, log_share):
+    mixture = mixture_radius(information, noise, bias, log_share)
+    ellipsoid = ellipsoid_radius(information, noise, bias, log_share)
+    assert 0.0 <= mixture <= ellipsoid * (1 + 1e-12)
+    assert math.isfinite(mixture)
+    assert mixture >= bias * (1 - 1e-12) and mixture >= ellipsoid / math.sqrt(2) * (1 - 1e-12)
+
+
+def test_bounds_with_the_mixture_radius_are_never_above_those_with_the_classical_one():
+    arms, generator = correlated_arms(n_arms=17, dim=6, group_size=2, seed=7), np.random.default_rng(7)
+    policies = [MultiscaleCSLB(arms, sketch_size=3, ridge=0.8, radius=radius) for radius in ("mixture", "logdet")]
+    for arm in generator.integers(17, size=rounds(300, 60)).tolist():
+        reward = float(generator.normal())
+        for policy in policies:
+            policy.update(arm, reward)
+        mixture, classical = (policy.scales() for policy in policies)
+        for scale in ("direction", "cluster"):
+            assert np.all(mixture[scale] <= classical[scale])
+
+
+@pytest.mark.parametrize("radius", ["mixture", "logdet"])
+@pytest.mark.parametrize("noise", [0.0, 1e-100, 1.0, 1e100])
+@pytest.mark.parametrize("ridge", [None, 1e-100, 1e-8, 1e8, 1e100])
+def test_bounds_are_finite_whatever_the_scales(ridge, noise, radius):
+    base = np.random.default_rng(0).normal(size=(9, 4))
+    for theta_norm, size in [(1e-100, 1.0), (1.0, 1e-90), (1.0, 1e6), (1e100, 1.0), (1e-100, 1e90)]:
+        policy = MultiscaleCSLB(
+            base * size, sketch_size=2, ridge=ridge, noise=noise, theta_norm=theta_norm, radius=radius, budget=500
+        )
+        for _ in range(rounds(12, 4)):
+            arm = policy.select()
+            policy.update(arm, float(min(theta_norm, 1.0) * policy.arms[arm].sum()))
+            assert np.isfinite(policy.bounds()).all()
+
+
+def test_without_noise_bounds_close_in_on_the_values():
+    arms = correlated_arms(n_arms=13, dim=5, seed=8)
+    theta = uniform_parameter(5, seed=8)
+    policy = MultiscaleCSLB(arms, sketch_size=2, noise=0.0)
+    for _ in range(rounds(400, 100)):
+        arm = policy.select()
+        policy.update(arm, float(arms[arm] @ theta))
+        assert np.all(policy.bounds() >= arms @ theta - 1e-9)
+    best = int(np.argmax(arms @ theta))
+    assert policy.select() == best
+    assert policy.bounds()[best] == pytest.approx(arms[best] @ theta, rel=1e-3)
+
+
+# -------------------------------------------------------------------------------------------------------------- budget
+def scene(seed=0, n=37, d=11):
+    arms = correlated_arms(n_arms=n, dim=d, group_size=2, normalize="unit", seed=seed)
+    return LinearEnvironment(arms, uniform_parameter(d, seed=seed))
+
+
+def feed(policy, env, total, seed=1):
+    chosen = []
+    for value in env.draw_noise(np.random.default_rng(seed), total).tolist():
+        chosen.append(policy.select())
+        policy.update(chosen[-1], float(env.means[chosen[-1]]) + value)
+    return chosen
+
+
+@pytest.mark.parametrize("budget", [7, 150, 1_000])
+def test_the_budget_is_kept_at_every_round(budget):
+    """Counted by the twin, operation by operation; the policy's bank agrees with it."""
+    env = scene()
+    options = {**COMMON, "budget": budget}
+    fast, slow = MultiscaleCSLB(env.arms, **options), naive.NaiveMultiscale(env.arms, **options)
+    for n, value in enumerate(env.draw_noise(np.random.default_rng(1), 250).tolist(), start=1):
+        arm = fast.select()
+        for policy in (fast, slow):
+            policy.update(arm, float(env.means[arm]) + value)
+        assert slow.spent <= budget * n + 1.5 * 11**2
+        assert fast.state.meter[BANK] == slow.bank <= 16 * budget + 8 * 11**2
+    if budget < 1_000:
+        assert slow.spent > 0.5 * budget * n  # and it is used
+
+
+def test_in_the_long_run_the_space_costs_next_to_nothing():
+    env = scene()
+    policy = MultiscaleCSLB(env.arms, sketch_size=3)
+    versions = []
+    for part in range(2):
+        policy.play_rounds(env.means, env.gaps, env.draw_noise(np.random.default_rng(part), rounds(20_000, 1_500)))
+        versions.append(int(policy.state.ticks[VERSION]))
+    assert 0 < versions[1] - versions[0] < versions[0] / 2
+
+
+def test_no_budget_no_space():
+    env = scene()
+    policy = MultiscaleCSLB(env.arms, sketch_size=3, budget=0)
+    feed(policy, env, rounds(300, 60))
+    assert np.all(np.isinf(policy.scales()["space"]))
+    assert policy.state.features.shape[1] == 0 and policy.state.ticks[VERSION] == 0
+    independent = LinearEnvironment(np.eye(7)[:5] + 0.1, np.full(7, 0.3))
+    with_budget, without = (MultiscaleCSLB(independent.arms, sketch_size=2, budget=b) for b in (2048, 0))
+    assert feed(with_budget, independent, 80) == feed(without, independent, 80)
+    assert np.array_equal(with_budget.bounds(), without.bounds())
+
+
+def test_more_budget_means_tighter_bounds():
+    env = scene()
+    policies = [MultiscaleCSLB(env.arms, sketch_size=3, theta_norm=3.0, budget=b) for b in (0, 100, 5_000)]
+    generator = np.random.default_rng(3)
+    for arm in generator.integers(37, size=rounds(400, 150)).tolist():
+        reward = float(env.means[arm] + generator.normal())
+        for policy in policies:
+            policy.update(arm, reward)
+    none, some, plenty = (policy.bounds().max() for policy in policies)
+    assert plenty < some <= none
+
+
+def test_the_clock_does_not_matter(monkeypatch):
+    """The same rewards leave the same bits, however long they take and however they are handed in."""
+    env, total = scene(), rounds(240, 60)
+    quick, slow, batch = (MultiscaleCSLB(env.arms, sketch_size=3, budget=150) for _ in range(3))
+    chosen = feed(quick, env, total)
+    hours = itertools.count(step=3600.0)
+    for clock in ("perf_counter", "monotonic", "time"):
+        monkeypatch.setattr(time, clock, lambda: next(hours))
+    assert feed(slow, env, total) == chosen
+    rewards = env.means[chosen] + env.draw_noise(np.random.default_rng(1), total)
+    for first, last in ((0, 1), (1, 50), (50, total)):
+        batch.update_many(chosen[first:last], rewards[first:last])
+    assert memory(quick) == memory(slow) == memory(batch)
+
+
+def test_saved_in_the_middle_of_a_batch_it_goes_on_bit_for_bit(tmp_path):
+    env = scene()
+    policy = MultiscaleCSLB(env.arms, sketch_size=3, budget=60)
+    met = 0
+    for part in range(rounds(60, 25)):
+        feed(policy, env, 7, seed=part)
+        ticks = policy.state.ticks
+        if not (0 < ticks[AT] < ticks[IN_BATCH] and ticks[IN_QUEUE] > 0):
+            continue
+        met += 1
+        policy.save(tmp_path / "policy.npz")
+        loaded, copied = MultiscaleCSLB.load(tmp_path / "policy.npz"), policy.copy()
+        chosen = feed(policy, env, 40, seed=99)
+        assert feed(loaded, env, 40, seed=99) == feed(copied, env, 40, seed=99) == chosen
+        assert memory(loaded) == memory(copied) == memory(policy)
+        assert loaded.settings == policy.settings
+    assert met >= 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"budget": -1}, "budget must be a whole number >= 0, got -1"),
+        ({"budget": 1.5}, "budget must be a whole number >= 0, got 1.5"),
+        ({"radius": lambda n, logdet: 1.0}, "radius must be one of 'mixture', 'logdet', got <function"),
+        ({"radius": "paper"}, "radius must be one of 'mixture', 'logdet'"),
+        ({"horizon": 0}, "horizon must be a whole number >= 1, got 0"),
+        ({"sketch_size": 0}, "sketch_size must be a whole number >= 1, got 0"),
+        ({"partition": "first-fit"}, "partition must be a Partition or None, got 'first-fit'"),
+        ({"ridge": 0.0}, "ridge must be a number > 0"),
+    ],
+)
+def test_bad_parameters_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        MultiscaleCSLB(np.eye(4)[:3], **options)

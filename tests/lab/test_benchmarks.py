@@ -1,0 +1,82 @@
+"""The benchmarks run, and their yardsticks play the same game: a yardstick that chooses other arms measures nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from yardstick import TextbookUCB1
+
+from sketchbandits import OFUL, UCB1
+from sketchbandits.bench.yardstick import NumpyOFUL
+from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+ROUNDS = 2_000
+UNCOMPILED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
+
+
+def environment(n_arms, dim):
+    arms = correlated_arms(n_arms=n_arms, dim=dim, seed=n_arms)
+    return LinearEnvironment(arms, uniform_parameter(dim, seed=dim), noise=0.3)
+
+
+def picks(policy, env):
+    chosen = []
+    for value in env.draw_noise(np.random.default_rng(5), ROUNDS):
+        arm = policy.select()
+        policy.update(arm, float(env.means[arm] + value))
+        chosen.append(arm)
+    return chosen
+
+
+@pytest.mark.parametrize(("n_arms", "dim"), [(23, 7), (9, 31)])
+def test_numpy_oful_chooses_the_arms_of_oful(n_arms, dim):
+    env = environment(n_arms, dim)
+    options = {"ridge": 0.7, "noise": 0.3, "theta_norm": 1.2, "delta": 0.05}
+    expected, found = OFUL(env.arms, **options), NumpyOFUL(env.arms, **options)
+    chosen = picks(found, env)
+    assert chosen == picks(expected, env)
+    assert len(set(chosen)) > 1
+    assert found.means == pytest.approx(expected.state.stats[0], abs=1e-9)
+
+
+def test_textbook_ucb1_chooses_the_arms_of_ucb1():
+    env = environment(23, 7)
+    noise = env.draw_noise(np.random.default_rng(5), ROUNDS)
+    # Uncompiled, NumPy warns of the division by a count of 0, which is meant to give +inf.
+    with np.errstate(divide="ignore"):
+        expected, found = UCB1(env.arms, noise=0.3), TextbookUCB1(env.arms, noise=0.3)
+        chosen = picks(found, env)
+        assert chosen == picks(expected, env)
+        assert found.bounds() == pytest.approx(expected.bounds(), rel=1e-12)
+        played = TextbookUCB1(env.arms, noise=0.3)
+        played.play_rounds(env.means, env.gaps, noise)
+    assert played.counts.tolist() == found.counts.tolist() == expected.counts.tolist()
+
+
+@pytest.mark.skipif(UNCOMPILED, reason="it measures compiled loops")
+def test_rounds_reports_every_target(tmp_path):
+    path = tmp_path / "rounds.json"
+    command = [sys.executable, str(BENCHMARKS / "rounds.py"), "--quick", "--json", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    report = json.loads(path.read_text())
+    assert report["quick"] is True
+    assert {"cpu", "system", "versions"} <= report["machine"].keys()
+    for workload in report["workloads"]:
+        for samples in workload["microseconds"].values():
+            assert len(samples) >= 3 and min(samples) > 0
+    assert len(report["targets"]) == 7
+    for row in report["targets"]:
+        assert row.keys() == {"what", "ratio", "ratio_of_minima", "target", "reached"}
+        assert row["ratio"] > 0 and row["ratio_of_minima"] > 0
+        assert row["reached"] in {"yes", "NO", "unsure"}
+        assert row["what"] in done.stdout

@@ -1,0 +1,489 @@
+"""One run and its journal: keys, seeds, outcomes, and a file that survives whatever happens to its last line."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import rounds
+
+import sketchbandits
+from sketchbandits import CSLB, SOFUL, UCB1, LinTS, simulate
+from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
+from sketchbandits.lab import runs
+from sketchbandits.lab.contenders import Contender
+from sketchbandits.lab.runs import Journal, Outcome, Task, checkpoints, machine, stamp
+from sketchbandits.lab.scenes import FileScene, Model, Scene, file_digest
+
+N, D, L = 13, 6, 4
+T = rounds(2_500, 130)
+MODEL = Model(L, noise=0.5)
+SCENE = Scene("tiny", MODEL, "correlated", (("n_arms", N), ("dim", D), ("group_size", 2)))
+TASK = Task(SCENE, Contender("cslb"), T, 2, 7)
+
+
+def equal(one, two):
+    """Two outcomes to the last bit."""
+    return (
+        np.array_equal(one.checkpoints, two.checkpoints)
+        and one.regret.tobytes() == two.regret.tobytes()
+        and (one.checkpoints.dtype, one.regret.dtype) == (two.checkpoints.dtype, two.regret.dtype) == (np.int64, float)
+        and (one.seconds, one.warmup_seconds, one.facts) == (two.seconds, two.warmup_seconds, two.facts)
+    )
+
+
+def made_up(task, *, regret=(0.1, 1 / 3, 12345.678901234567), **fields):
+    """An outcome that nobody played, awkward in its last bits."""
+    points = np.array([1, task.rounds // 2, task.rounds])
+    facts = {"largest_gap": 0.1 + 0.2, "clusters": 4}
+    return Outcome(points, np.array(regret), **{"seconds": 1 / 7, "warmup_seconds": 2e-7, "facts": facts, **fields})
+
+
+# --- keys ---
+
+
+def other_tasks():
+    """Tasks that differ from `TASK` in one thing each."""
+    yield dataclasses.replace(TASK, rounds=T + 1)
+    yield dataclasses.replace(TASK, run=3)
+    yield dataclasses.replace(TASK, seed=8)
+    yield dataclasses.replace(TASK, timed=True)
+    for text in ("oful", "cslb:ridge=2", "cslb:ridge=3", "cslb:radius=logdet", "cslb:sketch_size=3"):
+        yield dataclasses.replace(TASK, contender=Contender.parse(text))
+    for name, value in (("sketch_size", 5), ("ridge", 2.0), ("noise", 0.6), ("theta_norm", 2.0), ("delta", 0.02)):
+        yield dataclasses.replace(
+            TASK, scene=dataclasses.replace(SCENE, model=dataclasses.replace(MODEL, **{name: value}))
+        )
+    for options in ((14, 6, 2), (13, 7, 2), (13, 6, 1)):
+        named = tuple(zip(("n_arms", "dim", "group_size"), options, strict=True))
+        yield dataclasses.replace(TASK, scene=dataclasses.replace(SCENE, options=named))
+    for change in ({"normalize": "unit"}, {"parameter": "isotropic"}, {"name": "other"}):
+        yield dataclasses.replace(TASK, scene=dataclasses.replace(SCENE, **change))
+    yield dataclasses.replace(TASK, scene=FileScene("tiny", MODEL, "/a.npy", "1" * 64))
+    yield dataclasses.replace(TASK, scene=FileScene("tiny", MODEL, "/a.npy", "2" * 64))
+
+
+def test_a_key_changes_with_all_that_a_run_depends_on():
+    tasks = [TASK, *other_tasks()]
+    keys = [task.key for task in tasks]
+    assert len(set(keys)) == len(keys) == 23
+    assert all(len(key) == 24 and set(key) <= set("0123456789abcdef") for key in keys)
+
+
+def test_equal_tasks_have_equal_keys():
+    twin = Task(dataclasses.replace(SCENE), Contender.parse("CS-LB"), T, 2, 7)
+    assert twin == TASK and twin is not TASK
+    assert twin.key == TASK.key
+    one, two = (
+        dataclasses.replace(TASK, contender=Contender.parse(f"cslb:{text}"))
+        for text in ("ridge=2,delta=0.5", "delta=0.5,ridge=2")
+    )
+    assert one.key == two.key
+    here, there = (dataclasses.replace(TASK, scene=FileScene("tiny", MODEL, path, "1" * 64)) for path in ("/a", "/b"))
+    assert here.key == there.key
+
+
+def test_only_a_timed_run_depends_on_the_machine(monkeypatch):
+    before = [dataclasses.replace(TASK, timed=timed).key for timed in (False, True)]
+    monkeypatch.setattr(runs, "machine", lambda: "a faster one")
+    after = [dataclasses.replace(TASK, timed=timed).key for timed in (False, True)]
+    assert after[0] == before[0]
+    assert after[1] != before[1]
+
+
+def test_the_machine_is_described_without_a_name():
+    words = machine()
+    assert f"{os.cpu_count()} cores" in words and "Python 3." in words
+    assert os.uname().nodename not in words
+
+
+CHILD = """
+import sys
+sys.path.insert(0, {tests!r})
+from test_runs import TASK, other_tasks
+print(*(task.key for task in (TASK, *other_tasks())))
+"""
+
+PLAYED = """
+import sys
+from sketchbandits.lab.contenders import Contender
+from sketchbandits.lab.runs import Task
+from sketchbandits.lab.scenes import Model, Scene
+scene = Scene("tiny", Model(4), "correlated", (("n_arms", 13), ("dim", 6)))
+Task(scene, Contender("cslb"), 10, 0, 0).play()
+print(*(m for m in sys.modules if m == "sketchbandits" or m.startswith("sketchbandits.")))
+"""
+
+
+def in_a_new_process(code, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **environment}, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_keys_are_the_same_in_every_process():
+    code = CHILD.format(tests=str(Path(__file__).parents[1]))
+    assert in_a_new_process(code, PYTHONHASHSEED="3") == [task.key for task in (TASK, *other_tasks())]
+
+
+# --- the stamp of the sources ---
+
+
+@pytest.fixture
+def copied(tmp_path, monkeypatch):
+    """The package's sources in another folder, which the stamp then reads."""
+    root = Path(sketchbandits.__file__).parent
+    folder = tmp_path / "sketchbandits"
+    shutil.copytree(root, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(sketchbandits, "__file__", str(folder / "__init__.py"))
+    return folder
+
+
+def stamps_after(folder):
+    """For every source file, whether a byte more of it changes the stamp."""
+    before = stamp.__wrapped__()
+    changes = {}
+    for path in sorted(folder.rglob("*.py")):
+        content = path.read_bytes()
+        path.write_bytes(content + b"#")
+        changes[path.relative_to(folder).as_posix()] = stamp.__wrapped__() != before
+        path.write_bytes(content)
+    assert stamp.__wrapped__() == before
+    return changes
+
+
+def test_a_copy_elsewhere_has_the_same_stamp(copied):
+    assert stamp.__wrapped__() == stamp()
+
+
+def test_a_byte_of_any_source_that_a_run_passes_through_changes_the_stamp(copied):
+    loaded = {name.removeprefix("sketchbandits").strip(".").replace(".", "/") for name in in_a_new_process(PLAYED)}
+    changes = stamps_after(copied)
+    silent = {path for path, changed in changes.items() if not changed}
+    for name in loaded:
+        path = f"{name}.py" if f"{name}.py" in changes else f"{name}/__init__.py".lstrip("/")
+        assert changes[path] or path == "experiments/__init__.py"  # which holds a docstring
+    # What only plans, judges, draws and shows leaves finished runs as they are.
+    played = {f"experiments/{name}.py" for name in ("runs", "scenes", "contenders")}
+    others = {path for path in changes if path.startswith("experiments/")} - played
+    assert len(others) > 10
+    assert others | {"cli.py", "__main__.py", "terminal.py"} <= silent
+
+
+def test_a_new_source_changes_the_stamp(copied):
+    before = stamp.__wrapped__()
+    (copied / "policies" / "another.py").write_text("x = 1\n")
+    assert stamp.__wrapped__() != before
+
+
+def test_versions_of_the_numerical_packages_change_the_stamp(monkeypatch):
+    known = runs.version
+    for package in ("numpy", "scipy", "numba"):
+        monkeypatch.setattr(runs, "version", lambda name, package=package: "0.0" if name == package else known(name))
+        assert stamp.__wrapped__() != stamp()
+    monkeypatch.setattr(runs, "version", known)
+    assert stamp.__wrapped__() == stamp()
+
+
+def test_a_changed_stamp_changes_every_key(monkeypatch):
+    monkeypatch.setattr(runs, "stamp", lambda: "another")
+    assert dataclasses.replace(TASK).key != TASK.key
+
+
+# --- outcomes ---
+
+
+def test_all_policies_of_a_run_share_its_seeds():
+    child = np.random.SeedSequence(7).spawn(3)[2]
+    assert list(TASK.seeds()) == child.generate_state(3, np.uint64).tolist()
+    assert dataclasses.replace(TASK, contender=Contender("ucb1"), timed=True, rounds=5).seeds() == TASK.seeds()
+    seeds = {seed for run in range(20) for seed in dataclasses.replace(TASK, run=run).seeds()}
+    assert len(seeds) == 60
+    assert not seeds & set(dataclasses.replace(TASK, seed=8).seeds())
+
+
+DIRECT = {
+    "cslb": lambda arms, seed: CSLB(arms, sketch_size=L, noise=0.5),
+    "cslb:ridge=2,sketch_size=3": lambda arms, seed: CSLB(arms, sketch_size=3, noise=0.5, ridge=2),
+    "ucb1": lambda arms, seed: UCB1(arms, noise=0.5),
+    "lints": lambda arms, seed: LinTS(arms, noise=0.5, seed=seed),
+    "soful:sketch_size=2": lambda arms, seed: SOFUL(arms, sketch_size=2, noise=0.5),
+}
+
+
+@pytest.mark.parametrize("text", DIRECT)
+@pytest.mark.parametrize("timed", [False, True])
+def test_an_outcome_is_what_simulate_gives_for_these_seeds(text, timed):
+    task = Task(SCENE, Contender.parse(text), T, 2, 7, timed)
+    env_seed, policy_seed, noise_seed = np.random.SeedSequence(7).spawn(3)[2].generate_state(3, np.uint64).tolist()
+    rng = np.random.default_rng(env_seed)
+    arms = correlated_arms(n_arms=N, dim=D, group_size=2, seed=rng)
+    env = LinearEnvironment(arms, uniform_parameter(D, seed=rng), noise=0.5)
+    policy = DIRECT[text](arms, policy_seed)
+    kept = []
+    points = [T] if timed else checkpoints(T)
+    direct = simulate(
+        env, {"x": policy}, rounds=T, seed=noise_seed, checkpoints=points, after=lambda *played: kept.append(played)
+    )
+    outcome = task.play()
+    assert np.array_equal(outcome.checkpoints, points)
+    assert np.array_equal(outcome.regret, direct.regret["x"][0])
+    assert outcome.rounds == T and outcome.regret[-1] > 0
+    assert 0 < outcome.seconds < 60 and 0 < outcome.warmup_seconds < 60
+    expected = {"largest_gap": env.gaps.max(), "mean_gap": env.gaps.mean()}
+    if text.startswith("cslb"):
+        expected["clusters"] = policy.partition.n_clusters
+        assert expected["clusters"] > 1
+    if text.startswith("soful"):
+        ((name, run, played),) = kept
+        assert (name, run) == ("x", 0) and played.counts.sum() == T
+        expected["sketch_rank"] = played.sketch_rank
+        assert 1 <= played.sketch_rank <= D
+    assert outcome.facts == expected
+    assert equal(outcome, json_twin(outcome))
+
+
+def json_twin(outcome):
+    """The outcome as a journal keeps it: nothing in it may be a NumPy number."""
+    fields = {"seconds": outcome.seconds, "warmup_seconds": outcome.warmup_seconds, "facts": outcome.facts}
+    fields = json.loads(json.dumps(fields, allow_nan=False))
+    return Outcome(outcome.checkpoints.copy(), outcome.regret.copy(), **fields)
+
+
+def test_two_plays_are_equal_and_runs_differ():
+    one, again, other = (dataclasses.replace(TASK, run=run).play().regret for run in (0, 0, 1))
+    assert np.array_equal(one, again)
+    assert not np.array_equal(one, other)
+
+
+def test_a_file_keeps_its_precision_to_the_policy(tmp_path):
+    # The second arm leaves the line of the first by more than float64's tolerance and less than float32's.
+    arms = np.array([[1.0, 0.0, 0.0], [1.0, 3e-7, 0.0]])
+    clusters = {}
+    for dtype in (np.float32, np.float64):
+        path = str(tmp_path / f"{np.dtype(dtype)}.npy")
+        np.save(path, arms.astype(dtype))
+        scene = FileScene("two", Model(1), path, file_digest(path))
+        clusters[dtype] = Task(scene, Contender("cslb"), 10, 0, 0).play().facts["clusters"]
+    assert clusters == {np.float32: 1, np.float64: 2}
+
+
+def test_progress_counts_every_round_once():
+    for task in (TASK, dataclasses.replace(TASK, timed=True)):
+        played = []
+        task.play(played.append)
+        assert sum(played) == T and min(played) > 0
+
+
+def test_a_rehearsal_is_shorter_and_the_start_of_the_run():
+    played = []
+    short = TASK.play(played.append, rounds=57)
+    assert short.checkpoints.tolist() == [57] and sum(played) == 57
+    assert short.regret[-1] == pytest.approx(dataclasses.replace(TASK, rounds=57).play().regret[-1], rel=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 2, 10, 39, 40, 41, 199, 200, 201, 12_345, 200_000])
+def test_checkpoints(length):
+    points = checkpoints(length)
+    assert points.dtype == np.int64
+    assert points[0] >= 1 and points[-1] == length
+    assert (np.diff(points) > 0).all()
+    assert set(np.linspace(0, length, min(200, length) + 1)[1:].round().astype(int)) <= set(points.tolist())
+    if length <= 200:
+        assert points.tolist() == list(range(1, length + 1))
+    else:
+        assert points[0] == 1 and len(points) <= 240
+        early = points[points <= 0.005 * length]
+        assert len(early) > 0.5 * 40 * np.log(0.005 * length) / np.log(length) - 2  # some before the first even one
+
+
+# --- the journal ---
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return Journal(tmp_path / "runs.jsonl")
+
+
+TASKS = [dataclasses.replace(TASK, run=run) for run in range(4)]
+
+
+def test_what_is_written_is_read_to_the_last_bit(journal):
+    assert journal.read(TASKS) == {}
+    played = {task: task.play() for task in (TASKS[1], dataclasses.replace(TASKS[2], timed=True))}
+    for task, outcome in played.items():
+        journal.append(task, outcome)
+    found = Journal(journal.path).read([*TASKS, *played])
+    assert list(found) == list(played)
+    assert all(equal(found[task], played[task]) for task in played)
+
+
+def test_counts_are_read_as_whole_numbers(journal):
+    # As floats they would make another sweeps.csv of a run that was interrupted: 4.0 instead of 4.
+    journal.append(TASK, made_up(TASK))
+    facts = journal.read([TASK])[TASK].facts
+    assert repr(facts) == repr(made_up(TASK).facts) == "{'largest_gap': 0.30000000000000004, 'clusters': 4}"
+
+
+def test_a_line_is_one_json_object_with_names_for_people(journal):
+    task = dataclasses.replace(TASK, contender=Contender.parse("cslb:ridge=2"), timed=True)
+    journal.append(task, made_up(task))
+    (line,) = journal.path.read_text().splitlines()
+    entry = json.loads(line)
+    assert {name: entry[name] for name in ("key", "scene", "policy", "run", "timed")} == {
+        "key": task.key, "scene": "tiny", "policy": "cslb:ridge=2", "run": 2, "timed": True,
+    }  # fmt: skip
+    assert entry["regret"] == [0.1, 1 / 3, 12345.678901234567]
+    assert entry["checkpoints"] == [1, T // 2, T]
+
+
+def test_other_tasks_are_ignored(journal):
+    for task in TASKS[:3]:
+        journal.append(task, made_up(task))
+    assert set(journal.read(TASKS[1:])) == set(TASKS[1:3])
+    assert journal.read([dataclasses.replace(TASK, seed=99)]) == {}
+
+
+def test_duplicates_count_once(journal):
+    for _ in range(3):
+        journal.append(TASK, made_up(TASK))
+    found = journal.read([TASK, TASK])
+    assert list(found) == [TASK] and equal(found[TASK], made_up(TASK))
+
+
+def good_line(task=TASK):
+    entry = {"key": task.key, "scene": "tiny", "policy": "cslb", "run": task.run, "timed": False, "seconds": 0.5}
+    entry |= {"warmup_seconds": 0.25, "facts": {"clusters": 4}, "checkpoints": [1, T], "regret": [0.5, 2.5]}
+    return entry
+
+
+ODD = {
+    "empty": b"",
+    "blank": b"   ",
+    "no json": b"what is this",
+    "not utf-8": b"\xff\xfe\x00\x80",
+    "zeros, as a crash of the machine leaves them": b"\0" * 500,
+    "a number": b"17",
+    "null": b"null",
+    "a word": b'"key"',
+    "a list": b"[1, 2, 3]",
+    "no fields": b"{}",
+    "deep": b"[" * 100_000,
+    "two objects": json.dumps(good_line()).encode() * 2,
+}
+CHANGES = {
+    "no regret": {"regret": None},
+    "nan": {"regret": [0.5, float("nan")]},
+    "infinite": {"regret": [0.5, float("inf")]},
+    "a number too large": {"regret": [0.5, 10**400]},
+    "null in regret": {"regret": [0.5, None]},
+    "words": {"regret": ["a", "b"]},
+    "regret too short": {"regret": [2.5]},
+    "regret too long": {"regret": [0.5, 1.0, 2.5]},
+    "both empty": {"regret": [], "checkpoints": []},
+    "regret is one number": {"regret": 2.5},
+    "both are one number": {"regret": 2.5, "checkpoints": T},
+    "both nested": {"regret": [[2.5]], "checkpoints": [[T]]},
+    "both nested and long": {"regret": [[0.5, 2.5]] * 2, "checkpoints": [[1, T]] * 2},
+    "ragged": {"regret": [[0.5], [1.0, 2.5]]},
+    "a shorter run": {"checkpoints": [1, T - 1]},
+    "a longer run": {"checkpoints": [1, T + 1]},
+    "checkpoints too large": {"checkpoints": [1, 10**30]},
+    "checkpoints infinite": {"checkpoints": [1, float("inf")]},
+    "no checkpoints": {"checkpoints": None},
+    "no key": {"key": None},
+    "a list as key": {"key": []},
+    "seconds are a word": {"seconds": "fast"},
+    "no seconds": {"seconds": None},
+    "seconds are nan": {"seconds": float("nan")},
+    "warm-up is a word": {"warmup_seconds": "fast"},
+    "facts are a list": {"facts": [1]},
+}  # fmt: skip
+
+
+def odd_lines():
+    yield from ODD.items()
+    for name, change in CHANGES.items():
+        yield name, json.dumps({**good_line(), **change}).encode()
+    for field in ("key", "seconds", "warmup_seconds", "facts", "checkpoints", "regret"):
+        yield f"{field} left out", json.dumps({k: v for k, v in good_line().items() if k != field}).encode()
+
+
+@pytest.mark.parametrize("line", [pytest.param(line, id=name) for name, line in odd_lines()])
+def test_a_line_that_is_no_outcome_is_passed_over(journal, line):
+    journal.append(TASKS[0], made_up(TASKS[0]))
+    with open(journal.path, "ab") as file:
+        file.write(line + b"\n")
+    journal.append(TASKS[1], made_up(TASKS[1]))
+    found = journal.read([*TASKS[:2], TASK])
+    assert set(found) == set(TASKS[:2])
+    assert all(equal(found[task], made_up(task)) for task in found)
+
+
+def test_the_line_that_the_odd_ones_are_made_of_is_read(journal):
+    journal.path.write_text(json.dumps(good_line()) + "\n")
+    outcome = journal.read([TASK])[TASK]
+    assert outcome.regret.tolist() == [0.5, 2.5] and outcome.checkpoints.tolist() == [1, T]
+    assert (outcome.seconds, outcome.warmup_seconds, outcome.facts) == (0.5, 0.25, {"clusters": 4})
+
+
+def test_a_line_cut_anywhere_never_lies_and_the_next_survives(journal, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # a thousand times
+    first, last, after = TASKS[:3]
+    journal.append(first, made_up(first))
+    start = journal.path.stat().st_size
+    journal.append(last, made_up(last))
+    whole = journal.path.read_bytes()
+    for end in range(start, len(whole) + 1):
+        journal.path.write_bytes(whole[:end])
+        found = journal.read(TASKS)
+        assert set(found) == ({first, last} if end >= len(whole) - 1 else {first})
+        assert all(equal(found[task], made_up(task)) for task in found)
+        journal.append(after, made_up(after))
+        again = journal.read(TASKS)
+        assert set(again) == {*found, after}
+        assert all(equal(again[task], made_up(task)) for task in again)
+
+
+def test_the_disk_is_reached_before_append_returns(journal, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_size))
+    journal.append(TASK, made_up(TASK))
+    assert synced == [journal.path.stat().st_size] and synced[0] > 0
+
+
+def test_an_empty_file_is_a_journal(journal):
+    journal.path.touch()
+    assert journal.read(TASKS) == {}
+    journal.append(TASK, made_up(TASK))
+    assert equal(journal.read([TASK])[TASK], made_up(TASK))
+    assert not journal.path.read_bytes().startswith(b"\n")
+
+
+def test_a_file_that_cannot_be_written_is_an_os_error(tmp_path):
+    with pytest.raises(IsADirectoryError):
+        Journal(tmp_path).append(TASK, made_up(TASK))
+    with pytest.raises(IsADirectoryError):
+        Journal(tmp_path).read([TASK])
+    with pytest.raises(FileNotFoundError):
+        Journal(tmp_path / "nowhere" / "runs.jsonl").append(TASK, made_up(TASK))
+    if Path("/dev/full").exists():
+        with pytest.raises(OSError, match="No space left"):
+            Journal(Path("/dev/full")).append(TASK, made_up(TASK))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everything")
+def test_a_read_only_file_is_an_os_error(journal):
+    journal.append(TASK, made_up(TASK))
+    before = journal.path.read_bytes()
+    journal.path.chmod(0o444)
+    with pytest.raises(PermissionError):
+        journal.append(TASKS[0], made_up(TASKS[0]))
+    assert journal.path.read_bytes() == before

@@ -1,0 +1,531 @@
+"""The client over real sockets, against a small service that fails on demand; sync and async alike."""
+
+import asyncio
+import inspect
+import json
+import re
+import subprocess
+import sys
+import threading
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import numpy as np
+import pytest
+
+from sketchbandits import client as package
+from sketchbandits.client import (
+    AsyncClient,
+    BadAnswer,
+    Client,
+    Conflict,
+    Decision,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    ServiceError,
+    Unanswered,
+    Unauthorized,
+    Unavailable,
+    UnknownDecision,
+    calls,
+)
+from sketchbandits.client.attempts import LONGEST_WAIT, Pause, Send, exchange
+
+ROOT = Path(__file__).parents[2]
+KEY = "sb_0123456789ab_secret"
+
+
+class FakeService:
+    """The contract in little. ``faults``: what befalls the next requests, in order; after them all goes well.
+
+    "drop": carried out, then the connection is closed without an answer; "hang": carried out, and no answer in time;
+    "html": carried out, answered by something that is not the service; a number: that status, not carried out;
+    "timeout", "failed": 503 that does not say whether it was carried out.
+    """
+
+    def __init__(self):
+        self.faults, self.requests = [], []
+        self.decided, self.rewards = {}, {}
+        self.arms = {f"a{i}": [float(i)] for i in range(2_300)}
+        self.names = ["default"]
+        self.released = threading.Event()
+
+    def answer(self, method, path, query, body):
+        handler = getattr(self, f"{method.lower()}_{path.strip('/').replace('/', '_')}", None)
+        if handler is None:
+            return 404, error("not_found", f"there is no {path}")
+        return handler(body if body is not None else query)
+
+    def post_v1_decisions(self, body):
+        if body["bandit"] not in self.names:
+            return 404, error("unknown_bandit", "bandit must be one of 'default'")
+        asked = (body.get("available"), body["count"])
+        first = len(self.decided) * 1_000
+        known, asked_before = self.decided.setdefault(body["key"], (first, asked))
+        if asked_before != asked:
+            return 409, error("key_reused", "key must be new for another request")
+        arm = (body.get("available") or ["a7"])[0]
+        entries = [
+            {"decision_id": f"{known + i}-00ff00ff", "arm": arm, "bound": None, "probability": 1.0, "new": "field"}
+            for i in range(body["count"])
+        ]
+        return 200, {"bandit": body["bandit"], "decisions": entries, "repeated": known != first}
+
+    def status_of(self, entry):
+        number = int(entry["decision_id"].partition("-")[0])
+        if not any(first <= number < first + asked[1] for first, asked in self.decided.values()):
+            return "unknown"
+        if entry["decision_id"] not in self.rewards:
+            self.rewards[entry["decision_id"]] = entry["reward"]
+            return "accepted"
+        return "known" if self.rewards[entry["decision_id"]] == entry["reward"] else "conflict"
+
+    def post_v1_rewards(self, body):
+        if body["bandit"] not in self.names:
+            return 404, error("unknown_bandit", "bandit must be one of 'default'")
+        entries = body.get("rewards", [body])
+        results = [{"decision_id": one["decision_id"], "status": self.status_of(one)} for one in entries]
+        status = {"unknown": 404, "conflict": 409}.get(results[0]["status"], 200) if "rewards" not in body else 200
+        return status, {"results": results}
+
+    def get_v1_arms(self, query):
+        found = [name for name in self.arms if query.get("search", [""])[0] in name]
+        start, limit = int(query["offset"][0]), int(query["limit"][0])
+        numbers = {"pulls": 0, "mean": None, "bound": None, "active": True, "pending": 0}
+        return 200, {"total": len(found), "arms": [{"id": name} | numbers for name in found[start : start + limit]]}
+
+    def post_v1_arms(self, body):
+        if any(arm["id"] in self.arms for arm in body["arms"]):
+            return 409, error("exists", "arms must have new ids")
+        self.arms |= {arm["id"]: arm["features"] for arm in body["arms"]}
+        return 201, {"bandit": body["bandit"], "added": len(body["arms"]), "total": len(self.arms)}
+
+    def delete_v1_arms(self, query):
+        for name in query["id"]:
+            del self.arms[name]
+        return 200, {"removed": len(query["id"]), "active": len(self.arms)}
+
+    def get_v1_bandits(self, query):
+        return 200, {"bandits": [self.entry(name) for name in self.names]}
+
+    def post_v1_bandits(self, body):
+        if body["name"] in self.names:
+            return 409, error("exists", "name must be new")
+        self.names.append(body["name"])
+        self.arms |= {arm["id"]: arm["features"] for arm in body["arms"]}
+        return 201, self.entry(body["name"])
+
+    def entry(self, name):
+        counts = dict.fromkeys(["arms", "dimension", "decisions", "rewards", "outstanding", "defaults"], 3)
+        return {"name": name, "policy": "oful", **counts, "mean_reward": None, "created": 1.5}
+
+    def get_v1_policy(self, query):
+        return 200, {"bandit": query["bandit"][0], "policy": "oful", "clusters": None, "limit": query["limit"][0]}
+
+    def get_v1_activity(self, query):
+        return 200, {"bandit": query["bandit"][0], "minutes": []}
+
+    def get_readyz(self, query):
+        return 200, {"status": "ready"}
+
+
+def error(code, message):
+    return {"error": {"code": code, "message": message}}
+
+
+REFUSALS = {401: "unauthorised", 403: "forbidden", 422: "bad_value", 500: "internal", 503: "busy"}
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def handle_any(self):
+        service, parts = self.server.service, urlsplit(self.path)
+        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = json.loads(raw) if raw else None
+        service.requests.append((self.command, self.path, body, self.headers.get("Authorization")))
+        fault = service.faults.pop(0) if service.faults else None
+        if isinstance(fault, int):
+            self.reply(fault, json.dumps(error(REFUSALS[fault], "No.")).encode() if fault in REFUSALS else b"<html>")
+            return
+        if fault in ("timeout", "failed"):
+            self.reply(503, json.dumps(error(fault, "Nobody knows.")).encode())
+            return
+        status, answer = service.answer(self.command, parts.path, parse_qs(parts.query), body)
+        if fault == "drop":
+            self.close_connection = True
+            return
+        if fault == "hang":
+            service.released.wait(30)
+            self.close_connection = True
+            return
+        self.reply(status, b"<html>hello" if fault == "html" else json.dumps(answer).encode())
+
+    def reply(self, status, raw):
+        self.send_response(status)
+        if status == 503:
+            self.send_header("Retry-After", "0")
+        if status == 302:
+            self.send_header("Location", "/elsewhere")
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+    do_GET = do_POST = do_DELETE = handle_any
+
+    def log_message(self, *args):
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        pass  # a client that gave up
+
+
+CERTIFICATES = httpx.create_ssl_context()  # read once: no test needs them, and every client reads them
+
+
+@pytest.fixture
+def service(monkeypatch):
+    for kind in ("Client", "AsyncClient"):
+        monkeypatch.setattr(httpx, kind, partial(getattr(httpx, kind), verify=CERTIFICATES))
+    monkeypatch.setattr("sketchbandits.client.attempts.FIRST_PAUSE", 0.001)
+    with Server(("127.0.0.1", 0), Handler) as server:
+        server.service = FakeService()
+        server.service.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server.service
+        server.service.released.set()
+        server.shutdown()
+        thread.join()
+
+
+class Synchronous:
+    """Calls of a `Client`; one client for each group of settings."""
+
+    kind = Client
+
+    def __init__(self, url):
+        self.url, self.clients = url, {}
+
+    def __call__(self, method, *args, settings=(), **kwargs):
+        if settings not in self.clients:
+            self.clients[settings] = self.kind(self.url, KEY, **dict(settings))
+        return self.outcome(getattr(self.clients[settings], method)(*args, **kwargs))
+
+    def outcome(self, found):
+        return list(found) if inspect.isgenerator(found) else found
+
+    def close(self):
+        for client in self.clients.values():
+            self.outcome(client.close())
+
+
+class Asynchronous(Synchronous):
+    """The same calls of an `AsyncClient`, in a loop of its own."""
+
+    kind = AsyncClient
+
+    def __init__(self, url):
+        super().__init__(url)
+        self.runner = asyncio.Runner()
+
+    def outcome(self, found):
+        async def listed():
+            return [arm async for arm in found]
+
+        return self.runner.run(listed() if inspect.isasyncgen(found) else found)
+
+    def close(self):
+        super().close()
+        self.runner.close()
+
+
+@pytest.fixture(params=[Synchronous, Asynchronous], ids=["sync", "async"])
+def ask(request, service):
+    with closing(request.param(service.url)) as asking:
+        yield asking
+
+
+def test_decide_and_reward(ask, service):
+    decision = ask("decide", ["a3", "a4"], bandit="default")
+    assert decision == Decision("0-00ff00ff", "a3", None, 1.0)
+    assert ask("reward", decision, 0.5) == "accepted"
+    assert ask("reward", decision.decision_id, np.float32(0.5)) == "known"
+    many = ask("decide_many", 3)
+    assert [one.decision_id for one in many] == ["1000-00ff00ff", "1001-00ff00ff", "1002-00ff00ff"]
+    rewards = [(many[0], 1.0), (decision, 0.75), ("77000-00ff00ff", 1.0), (decision, 0.5)]
+    assert ask("reward_many", rewards) == ["accepted", "conflict", "unknown", "known"]
+    assert {authorization for *_, authorization in service.requests} == {f"Bearer {KEY}"}
+
+
+def test_the_single_form_raises_what_is_not_booked(ask):
+    decision = ask("decide")
+    ask("reward", decision, 1.0)
+    with pytest.raises(Conflict, match="another reward, which stays") as conflict:
+        ask("reward", decision, 0.0)
+    assert conflict.value.status == 409
+    with pytest.raises(UnknownDecision, match="no decision '99000-aa'"):
+        ask("reward", "99000-aa", 0.0)
+    with pytest.raises(NotFound, match="unknown_bandit") as missing:
+        ask("reward", decision, 0.0, bandit="other")
+    assert not isinstance(missing.value, UnknownDecision)
+
+
+@pytest.mark.parametrize("fault", ["drop", "hang", "timeout", 502, 503, 504])
+def test_a_decision_whose_answer_is_lost_is_made_once(ask, service, fault):
+    service.faults = [fault, fault]
+    decision = ask("decide", settings=(("timeout", 0.3),) if fault == "hang" else ())
+    keys = {body["key"] for _, _, body, _ in service.requests}
+    assert len(service.requests) >= 3 and len(keys) == 1 == len(service.decided)
+    assert decision.decision_id == "0-00ff00ff"
+    assert ask("decide").decision_id == "1000-00ff00ff"  # another call, another key
+
+
+def test_the_same_key_gives_the_same_decision(ask):
+    assert ask("decide", key="order 17") == ask("decide", key="order 17")
+    with pytest.raises(Conflict, match="key must be new"):
+        ask("decide", ["a1"], key="order 17")
+
+
+@pytest.mark.parametrize("fault", ["drop", 503])
+def test_a_reward_whose_answer_is_lost_is_booked_once(ask, service, fault):
+    decision = ask("decide")
+    service.faults = [fault]
+    assert ask("reward", decision, 1.0) == ("known" if fault == "drop" else "accepted")
+    assert service.rewards == {decision.decision_id: 1.0}
+
+
+def test_attempts_end(ask, service):
+    service.faults = [503] * 9
+    with pytest.raises(Unavailable, match=r"No \(503 busy\). Try again later") as failed:
+        ask("decide", settings=(("attempts", 3),))
+    assert len(service.requests) == 3 and failed.value.retry_after == 0.0
+    service.faults = ["drop"] * 9
+    with pytest.raises(Unavailable, match="no answer to POST /v1/decisions") as failed:
+        ask("decide", settings=(("attempts", 2),))
+    assert len(service.requests) == 5 and failed.value.status is None
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "advice"),
+    [
+        (401, Unauthorized, "sketchbandits keys create"),
+        (403, Forbidden, "--role admin"),
+        (422, InvalidRequest, "No"),
+        (500, ServiceError, "No"),
+        (302, BadAnswer, "Is url the address"),
+        (418, ServiceError, "answered with 418"),
+    ],
+)
+def test_what_is_refused_is_sent_once(ask, service, status, kind, advice):
+    service.faults = [status]
+    with pytest.raises(kind, match=advice) as refused:
+        ask("decide")
+    assert refused.value.status == status and type(refused.value) is kind
+    assert len(service.requests) == 1
+    assert KEY not in str(refused.value)
+
+
+def test_an_answer_of_something_else_is_said_to_be_one(ask, service):
+    for method in ("decide", "bandits", "policy", "ready"):
+        service.faults = ["html"]
+        with pytest.raises(BadAnswer, match="cannot be read: '<html>hello'"):
+            ask(method)
+
+
+def test_arms_are_fetched_page_by_page(ask, service):
+    assert [arm.id for arm in ask("arms")] == list(service.arms)
+    assert [parse_qs(urlsplit(path).query)["offset"] for _, path, *_ in service.requests] == [["0"], ["1000"], ["2000"]]
+    assert [arm.id for arm in ask("arms", search="a229")] == ["a229", *(f"a229{i}" for i in range(10))]
+    assert ask("arms", search="nothing") == []
+
+
+def test_pages_are_fetched_when_they_are_needed(service):
+    with Client(service.url) as client:
+        first = next(arms := client.arms())
+        assert first.id == "a0" and len(service.requests) == 1
+        arms.close()
+
+
+def test_arms_and_bandits_change(ask, service):
+    assert ask("add_arms", ["x", "y"], np.eye(2, 3)) == 2_302
+    assert service.arms["y"] == [0.0, 1.0, 0.0]
+    assert ask("remove_arms", ["x"]) == 2_301
+    made = ask("create_bandit", "second", ["p"], [[1, 2]], policy="oful", options={"ridge": 2.0}, exploration=0.05)
+    assert (made.name, made.mean_reward) == ("second", None)
+    assert service.requests[-1][2] == {
+        "name": "second",
+        "arms": [{"id": "p", "features": [1.0, 2.0]}],
+        "policy": "oful",
+        "options": {"ridge": 2.0},
+        "exploration": 0.05,
+    }
+    assert [one.name for one in ask("bandits")] == ["default", "second"]
+    assert ask("policy", limit=7, bandit="second") == {
+        "bandit": "second",
+        "policy": "oful",
+        "clusters": None,
+        "limit": "7",
+    }
+    assert ask("activity")["minutes"] == []
+
+
+CHANGES = {
+    "add_arms": (["x"], [[1.0]]),
+    "remove_arms": (["a1"],),
+    "create_bandit": ("second", ["x"], [[1.0]]),
+}
+
+
+@pytest.mark.parametrize("method", CHANGES)
+def test_a_change_whose_answer_is_lost_is_not_repeated(ask, service, method):
+    for fault in ("drop", 502, 504, "timeout", "failed"):
+        service.faults, sent = [fault], len(service.requests)
+        with pytest.raises(Unanswered, match="Look whether it was carried out"):
+            ask(method, *CHANGES[method])
+        assert len(service.requests) == sent + 1
+
+
+@pytest.mark.parametrize("method", CHANGES)
+def test_a_change_that_was_not_carried_out_is_repeated(ask, service, method):
+    service.faults = [503, 503]
+    ask(method, *CHANGES[method])
+    assert len(service.requests) == 3
+
+
+def test_ready(ask, service):
+    assert ask("ready") is True
+    for fault in (503, 502, "drop"):
+        service.faults = [fault]
+        assert ask("ready") is False
+    assert len(service.requests) == 4
+
+
+@pytest.mark.parametrize("kind", [Synchronous, Asynchronous])
+def test_nothing_listens(kind, monkeypatch):
+    monkeypatch.setattr("sketchbandits.client.attempts.FIRST_PAUSE", 0.001)
+    with Server(("127.0.0.1", 0), Handler) as server:
+        url = f"http://127.0.0.1:{server.server_port}"  # free again when the block ends
+    with closing(kind(url)) as ask:
+        assert ask("ready") is False
+        for method, args in (("decide", ()), ("add_arms", (["x"], [[1.0]]))):
+            with pytest.raises(Unavailable, match="no answer") as failed:
+                ask(method, *args)
+            assert type(failed.value) is Unavailable  # never sent: nobody need look whether it was carried out
+
+
+def pauses(call, outcomes, attempts=5):
+    """What a driver would be told to wait between these outcomes."""
+    steps, found = exchange(call, attempts), []
+    step = next(steps)
+    for outcome in outcomes:
+        assert isinstance(step, Send)
+        try:
+            step = steps.send(outcome)
+        except StopIteration:
+            return found
+        assert isinstance(step, Pause)
+        found.append(step.seconds)
+        step = steps.send(None)
+    return found
+
+
+def unavailable(retry_after=None):
+    return httpx.Response(503, headers={} if retry_after is None else {"Retry-After": retry_after})
+
+
+GOOD = httpx.Response(200, json={"bandits": []})
+
+
+def test_without_word_pauses_double_with_full_jitter(monkeypatch):
+    call = calls.bandits("default")
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
+    assert pauses(call, [unavailable()] * 8 + [GOOD], 20) == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    monkeypatch.setattr("random.uniform", lambda low, high: low)
+    assert pauses(call, [httpx.ReadTimeout("late"), httpx.ConnectError("no"), GOOD]) == [0.0, 0.0]
+
+
+def test_retry_after_is_honoured():
+    call = calls.bandits("default")
+    [seconds] = pauses(call, [unavailable("7"), GOOD])
+    assert 7.0 <= seconds <= 7.1
+    [seconds] = pauses(call, [unavailable(format_datetime(datetime.now(UTC) + timedelta(seconds=30))), GOOD])
+    assert 20.0 <= seconds <= 30.1
+    [seconds] = pauses(call, [unavailable("soon"), GOOD])
+    assert seconds <= 0.1
+
+
+def test_a_wait_that_is_too_long_is_left_to_the_caller():
+    with pytest.raises(Unavailable) as failed:
+        pauses(calls.bandits("default"), [unavailable("3600"), GOOD])
+    assert failed.value.retry_after == 3600.0 > LONGEST_WAIT
+
+
+def test_both_clients_have_the_same_methods():
+    methods = {name for name, value in vars(Client).items() if inspect.isfunction(value) and not name.startswith("_")}
+    assert len(methods) == 13
+    for name in methods - {"close"}:
+        both = [inspect.signature(getattr(kind, name)) for kind in (Client, AsyncClient)]
+        assert both[0] == both[1] == inspect.signature(getattr(calls, name))
+        assert getattr(Client, name).__doc__
+
+
+@pytest.mark.parametrize(
+    ("attempted", "message"),
+    [
+        (lambda client: client.reward("1-a", float("nan")), "value must be a number"),
+        (lambda client: client.reward("1-a", "much"), "value must be a number"),
+        (lambda client: client.decide_many(0), "count must be a whole number >= 1, got 0"),
+        (lambda client: client.decide("a42"), "available must be several arm ids, got one text, 'a42'"),
+        (lambda client: client.add_arms(["x"], [1.0, 2.0]), "features must be a non-empty 2-D array"),
+        (lambda client: client.add_arms(["x"], [[1.0], [2.0]]), "features must have one row for each of 1 ids, got 2"),
+        (lambda client: Client("localhost:8000"), "url must begin with http"),
+        (lambda client: Client(attempts=0), "attempts must be a whole number >= 1"),
+        (lambda client: Client(timeout=0), "timeout must be"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_sent(service, attempted, message):
+    with Client(service.url) as client, pytest.raises(ValueError, match=message):
+        attempted(client)
+    assert service.requests == []
+
+
+def test_the_key_is_not_shown():
+    with Client(key=KEY) as client:
+        assert repr(client) == "Client('http://127.0.0.1:8000', bandit='default')"
+
+
+def test_without_httpx_the_extra_is_named():
+    code = "import sys; sys.modules['httpx'] = None; import sketchbandits; import sketchbandits.client"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "ImportError: sketchbandits.client needs httpx: pip install 'sketchbandits[service]'" in done.stderr
+
+
+def test_the_package_does_not_load_the_client():
+    code = "import sys, sketchbandits; sys.exit('httpx' in sys.modules or 'sketchbandits.client' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_public_name_is_there():
+    assert {name for name in package.__all__ if not hasattr(package, name)} == set()
+
+
+def test_the_code_of_the_guide_runs(service, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SKETCHBANDITS_KEY", KEY)
+    text = (ROOT / "docs/howto/serve.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.S | re.M)
+    assert len(blocks) >= 2
+    namespace = {}
+    for block in blocks:
+        exec(compile(block.replace("http://127.0.0.1:8000", service.url), "serve.md", "exec"), namespace)
+    assert service.rewards
