@@ -19,12 +19,13 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#
 _STYLES = ("-", "--", ":", "-.")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Result:
     """Curves of all policies: every dictionary is keyed by the names given to `simulate`.
 
     ``regret[name]`` has shape (runs, checkpoints): cumulative pseudo-regret after ``checkpoints`` rounds. ``seconds``
-    is play time, one number a run, without compilation and warm-up; ``warmup_seconds`` is what building took.
+    is play time, one number per run, without compilation and warm-up; ``warmup_seconds`` is what building took.
+    Two results are equal when all of their fields are, measured times included.
     """
 
     checkpoints: Ints
@@ -36,6 +37,20 @@ class Result:
     def __repr__(self) -> str:
         regrets = ", ".join(f"{name} {self.mean(name)[-1]:,.1f}" for name in self.policies)
         return f"Result({self.rounds:,} rounds, {self.runs} runs, mean final regret: {regrets})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Result):
+            return NotImplemented
+        curves = (
+            mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
+            for mine, theirs in ((self.regret, other.regret), (self.seconds, other.seconds))
+        )
+        return (
+            np.array_equal(self.checkpoints, other.checkpoints)
+            and all(curves)
+            and self.warmup_seconds == other.warmup_seconds
+            and np.array_equal(self.seed, other.seed)
+        )
 
     @property
     def policies(self) -> list[str]:

@@ -1,5 +1,6 @@
 """Warm-up at scale: whatever the blocks, tiles, threads and plans, the partition is plain first-fit's, bit for bit."""
 
+import dataclasses
 import threading
 import tracemalloc
 
@@ -363,3 +364,21 @@ def test_a_partition_of_other_arms_is_refused():
         CSLB(arms, partition=5)
     with pytest.raises(ValueError, match="sketch_size must be a whole number >= 1, got None"):
         CSLB(arms)
+
+
+def test_partitions_are_equal_by_value():
+    X = np.random.default_rng(3).normal(size=(9, 4))
+    partition, same = (Partition.first_fit(arms, sketch_size=2) for arms in (X, X.copy()))
+    assert partition == same
+    changes = {
+        "labels": same.labels[::-1],
+        "ranks": same.ranks + 1,
+        "bases": same.bases[:3],
+        "sketch_size": 3,
+        "tolerance": 1e-6,
+    }
+    for field, value in changes.items():
+        assert partition != dataclasses.replace(same, **{field: value}), field
+    assert partition != "a partition"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(partition)

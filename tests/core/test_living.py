@@ -504,6 +504,22 @@ def test_repartition_that_does_not_pay_changes_nothing_unless_forced(make, tmp_p
     assert memory(loaded) == memory(policy)
 
 
+@both_classes
+@pytest.mark.parametrize("loaded", [False, True])
+def test_repartition_of_float32_arms_keeps_their_tolerance(make, loaded, tmp_path):
+    """Built at 1e-6 and searched again at 1e-8, the rounding of float32 would split 4 clusters into 24."""
+    X = subspace_arms(n_arms=48, dim=10, n_subspaces=4, rank=2, seed=1).astype(np.float32)
+    policy = MAKE[make](X, 2)
+    assert policy.partition.n_clusters == 4 and policy.partition.tolerance == 1e-6
+    play(policy, np.random.default_rng(6), 30)
+    if loaded:
+        policy.save(tmp_path / "policy.npz")
+        policy = type(policy).load(tmp_path / "policy.npz")
+    report = policy.repartition(force=True)
+    assert report.clusters_before == report.clusters_after == policy.partition.n_clusters == 4
+    assert policy.partition.tolerance == 1e-6
+
+
 def assert_same_fits_up_to_basis(one, other):
     """The same clusters, in any order, with any basis: the same means and widths."""
     assert np.array_equal(same_groups(one.partition.labels), same_groups(other.partition.labels))

@@ -1,5 +1,8 @@
 """The loop: paired noise, independent runs, copies, user policies, contexts, results, refusals."""
 
+import copy
+import dataclasses
+
 import numpy as np
 import polars
 import pytest
@@ -7,7 +10,7 @@ from conftest import rounds
 from matplotlib.figure import Figure
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from sketchbandits import CBSCFD, CSLB, OFUL, UCB1, LinTS, LinUCB, simulate
+from sketchbandits import CBSCFD, CSLB, OFUL, UCB1, LinTS, LinUCB, Result, simulate
 from sketchbandits.environments import LabelledEnvironment, LinearEnvironment, correlated_arms, uniform_parameter
 from sketchbandits.progress import Bar
 
@@ -171,6 +174,24 @@ def test_times_and_tables(env):
     summary = result.summary()
     assert summary.columns == ["policy", "run", "rounds", "regret", "seconds", "warmup_seconds"]
     assert summary.filter(polars.col("policy") == "cs-lb")["regret"].to_list() == result.final_regret["cs-lb"].tolist()
+
+
+def test_results_are_equal_by_value(env):
+    result = simulate(env, {"ucb1": UCB1(env.arms), "oful": OFUL(env.arms)}, rounds=20, runs=2, seed=[1, 2])
+    same = Result(*copy.deepcopy([getattr(result, field.name) for field in dataclasses.fields(result)]))
+    assert result == same
+    changes = {
+        "checkpoints": result.checkpoints + 1,
+        "regret": {**result.regret, "oful": result.regret["oful"] + 1.0},
+        "seconds": {"ucb1": result.seconds["ucb1"]},
+        "warmup_seconds": {"ucb1": -1.0, "oful": -1.0},
+        "seed": [1, 3],
+    }
+    for field, value in changes.items():
+        assert result != dataclasses.replace(same, **{field: value}), field
+    assert result != "a result"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(result)
 
 
 def test_bands_cover_the_mean_and_widen_with_the_level(env):

@@ -14,7 +14,7 @@ largest singular value and is ``l`` times dearer. A zero arm is in every span an
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -34,13 +34,14 @@ COARSE_TOLERANCE = {"float32": 1e-6, "float16": 1e-2}
 FINEST = 1e-12  # below that rounding decides
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Partition:
     """Clusters of arms, with an orthonormal basis for each. Arrays are read-only.
 
     ``labels[i]`` is the cluster of arm ``i``; ``ranks[c]`` the rank of cluster ``c``; ``tolerance`` the residual, as a
     share of an arm's norm, below which the arm counts as inside a span. Bases of all clusters are the rows of one
-    array; ask `basis`, `members` and `coordinates` for a cluster's own.
+    array; ask `basis`, `members` and `coordinates` for a cluster's own. Two partitions are equal when all of their
+    fields are.
     """
 
     labels: Ints
@@ -100,9 +101,9 @@ class Partition:
 
         First-fit depends on the order: arms of five 4-dimensional subspaces make five clusters when they come subspace
         by subspace, and a cluster for every few arms when they are shuffled. Here the subspaces are looked for first
-        (`sketchbandits.partition.subspaces`), from the features alone, and `partition.packing` makes clusters of them. There
-        are never more of these than `first_fit` makes with the same tolerance; the clusters are not in its order, and
-        several may have a rank below ``sketch_size``. Bases are least-squares fits of their arms.
+        (`sketchbandits.partition.subspaces`), from the features alone, and `partition.packing` makes clusters of them.
+        There are never more of these than `first_fit` makes with the same tolerance; the clusters are not in its order,
+        and several may have a rank below ``sketch_size``. Bases are least-squares fits of their arms.
 
         The outcome depends on ``seed``, and neither on ``workers`` nor on a clock. There is no guarantee that the
         fewest clusters are found: subspaces are likely missed that hold hardly more arms than their dimension, or a
@@ -127,6 +128,11 @@ class Partition:
         for array in clusters:
             array.setflags(write=False)
         return cls(*clusters, sketch_size, tolerance)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Partition):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
 
     @property
     def n_clusters(self) -> int:

@@ -179,7 +179,8 @@ class Living(Policy):
         """
         self._check_living()
         size = self.settings["sketch_size"]
-        candidate = partition or Partition.subspaces(self.arms, size, tolerance=self._given_tolerance())
+        # The arms are float64 here, but rounding of a coarser type may be in them: the tolerance in use allows for it.
+        candidate = partition or Partition.subspaces(self.arms, size, tolerance=self.partition.tolerance)
         _, tolerance = check_partition(self.arms, size, candidate, self.settings["tolerance"])
         rounds = max(1, int(self.state.counts.sum()))
         ranks = [int(part.ranks.max(initial=1)) for part in (self.partition, candidate)]
@@ -281,9 +282,6 @@ class Living(Policy):
         self._buffer[self.n_arms] = arm
         self.arms = self._buffer[: self.n_arms + 1]
         self.arms.setflags(write=False)
-
-    def _given_tolerance(self) -> float | None:
-        return self.settings["tolerance"] or None
 
     @property
     def _scan(self) -> str:
