@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from conftest import rounds
 
-from sketchbandits.lab.contenders import Contender
 from sketchbandits.lab.paper import beyond
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.beyond import ABLATED, ALSO, MORE_ARMS, OURS, RIVALS, BeyondPlan, Row
 from sketchbandits.lab.runs import Outcome
 from sketchbandits.policies import MultiscaleCSLB
+from sketchbandits.policies.registry import PolicySpec
 
 
 def outcome(regret, microseconds=1.0, length=100):
@@ -80,12 +80,12 @@ def test_it_plays_and_draws(small):
     assert all(value >= 0.0 for value in row.regrets.values())
     figure = beyond.frontier_figure(played)
     names = {text.get_text() for ax in figure.axes for text in ax.texts}
-    assert {Contender.parse(key[2]).label for key in played["frontier"]} == names
+    assert {PolicySpec.parse(key[2]).label for key in played["frontier"]} == names
 
 
 def test_the_policy_chooses_its_own_ridge():
     arms = np.random.default_rng(0).normal(size=(9, 4))
     built = OURS.build(arms, {"ridge": 5.0, "noise": 0.5, "sketch_size": 3}, 0)
     assert isinstance(built, MultiscaleCSLB) and built.settings["ridge"] is None and built.settings["noise"] == 0.5
-    own = Contender.parse("multiscale:ridge=5").build(arms, {"ridge": 1.0, "sketch_size": 3}, 0)
+    own = PolicySpec.parse("multiscale:ridge=5").build(arms, {"ridge": 1.0, "sketch_size": 3}, 0)
     assert own.settings["ridge"] == 5.0

@@ -1,5 +1,6 @@
 """Figures say what the runs say: drawn from outcomes made by hand, and read back from the artists."""
 
+import re
 from itertools import combinations, product
 
 import matplotlib
@@ -9,8 +10,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Annotation, Text
 
-from sketchbandits.lab import drawing, figures
-from sketchbandits.lab.contenders import KINDS, Contender, parse_policies
+from sketchbandits.lab import drawing, figures, palette
 from sketchbandits.lab.intervals import ratio
 from sketchbandits.lab.own_case import OwnPlan
 from sketchbandits.lab.paper import setting as paper
@@ -26,6 +26,7 @@ from sketchbandits.lab.paper.reproduce import (
 )
 from sketchbandits.lab.runs import Outcome, checkpoints
 from sketchbandits.lab.scenes import FileScene, Scene
+from sketchbandits.policies.registry import POLICIES, PolicySpec, parse_policies
 
 FOUR = "cslb,cslb:radius=logdet,oful,ucb1"
 SPEED = {"ucb1": 0.1, "cslb": 0.2, "multiscale": 0.5, "oful": 2.0, "cbscfd": 9.0, "soful": 12.0}
@@ -34,12 +35,12 @@ SLOW = {str(TWINS["cslb"]): 70.0, str(TWINS["soful"]): 60.0, str(TWINS["cbscfd"]
 
 def made(task, *, scale=1.0):
     """A curve like a square root; no two of scene, policy and run have the same regret or the same time."""
-    rank = list(KINDS).index(task.contender.kind) + 0.2 * len(task.contender.options)
+    rank = list(POLICIES).index(task.contender.name) + 0.2 * len(task.contender.options)
     points = np.array([task.rounds]) if task.timed else checkpoints(task.rounds)
     if isinstance(task.scene, Scene):
         scale *= dict(task.scene.options)["n_arms"] / 60 * (1.25 if task.scene.normalize == "unit" else 1.0)
     regret = scale * (1 + rank) * (1 + 0.1 * task.run**2) * np.sqrt(points)
-    speed = SLOW.get(str(task.contender), SPEED.get(task.contender.kind, 1.0 + rank))
+    speed = SLOW.get(str(task.contender), SPEED.get(task.contender.name, 1.0 + rank))
     seconds = scale * 1e-6 * speed * (1 + 0.1 * task.run**2) * task.rounds
     clusters = 60 / dict(task.contender.options).get("sketch_size", 5)
     return Outcome(points, regret, seconds, 0.1, {"clusters": clusters})
@@ -115,15 +116,15 @@ def test_curves_are_the_means_in_their_policies_colours(played):
                 runs, line = study["regret"][number, normalize, str(contender)], lines[contender.label]
                 np.testing.assert_array_equal(line.get_xdata(), [0, *runs.checkpoints])
                 np.testing.assert_allclose(line.get_ydata(), [0, *runs.curves.mean(axis=0)])
-                assert line.get_color() == KINDS[contender.kind].colour
-                assert line.get_linestyle() == KINDS[contender.kind].line
+                assert line.get_color() == palette.COLOURS[contender.name]
+                assert line.get_linestyle() == palette.line_of(contender)
 
 
 def test_the_band_is_students_and_stays_above_nothing(played):
     _, study, drawn = played
     ax, curves = drawn["regret-1-2"].axes[0], study["regret"][1, "max", "cslb"].curves
     half = 4.302653 * curves.std(axis=0, ddof=1) / np.sqrt(3)  # Student's t, 2 degrees of freedom
-    band = next(band for band in ax.collections if to_hex(band.get_facecolor()[0]) == KINDS["cslb"].colour.lower())
+    band = next(band for band in ax.collections if to_hex(band.get_facecolor()[0]) == palette.COLOURS["cslb"].lower())
     corners = band.get_paths()[0].vertices
     assert np.isclose(corners[:, 1].max(), (curves.mean(axis=0) + half).max())
     wide = own_plan("cslb", runs=2)
@@ -166,7 +167,7 @@ def test_names_of_equal_curves_are_moved_and_led():
     plan = own_plan("all")
     drawn = figures.own_figures(plan, study_of(plan, _same_end))["regret"]
     texts = names(drawn.axes[0])
-    assert len(texts) == len(KINDS) and apart(texts) and whole(drawn)
+    assert len(texts) == len(POLICIES) and apart(texts) and whole(drawn)
     assert all(text.arrow_patch.get_visible() for text in texts)
     tops = [box.y1 for box in boxes(texts)]
     assert max(tops) <= drawn.axes[0].bbox.y1 + 1
@@ -199,15 +200,25 @@ def test_variants_of_a_policy_share_its_colour_and_no_line():
     variants = parse_policies(
         "cslb,cslb:sketch_size=2,cslb:sketch_size=3,cslb:sketch_size=4,soful,soful:shrink=every-round,oful"
     )
-    looks = drawing.looks(variants)
-    assert len(set(looks.values())) == len(variants)
-    assert all(colour == KINDS[contender.kind].colour for contender, (colour, _) in looks.items())
-    assert [looks[contender][1] for contender in variants[:3]] == ["-", "--", "-."]
+    found = palette.appearances(variants)
+    assert len(set(found.values())) == len(variants)
+    assert all(colour == palette.COLOURS[contender.name] for contender, (colour, _) in found.items())
+    assert [found[contender][1] for contender in variants[:3]] == ["-", "--", "-."]
+
+
+def test_policies_differ_in_colour_and_options_show_in_the_line():
+    assert set(palette.COLOURS) == set(POLICIES) >= set(palette.LINES)
+    assert len({colour.lower() for colour in palette.COLOURS.values()}) == len(POLICIES)
+    assert all(re.fullmatch("#[0-9A-F]{6}", colour) for colour in palette.COLOURS.values())
+    plain, own = parse_policies("soful,soful:sketch_size=8,shrink=every-round")
+    assert palette.colour_of(own) == palette.colour_of(plain) == palette.COLOURS["soful"]
+    assert (palette.line_of(plain), palette.line_of(own)) == ("-.", "--")
+    assert "--" not in palette.LINES.values()
 
 
 def test_names_are_readable_on_white():
-    for kind in KINDS.values():
-        rgb = np.array(to_rgb(drawing.ink(kind.colour)))
+    for colour in palette.COLOURS.values():
+        rgb = np.array(to_rgb(drawing.ink(colour)))
         linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
         assert 1.05 / (linear @ (0.2126, 0.7152, 0.0722) + 0.05) >= 4.5
     assert drawing.ink("#0072B2") == "#0072b2"  # dark enough as it is
@@ -243,16 +254,16 @@ def test_time_shows_every_run_their_mean_and_spread(played):
     rows = {label.get_text(): place for place, label in enumerate(ax.get_yticklabels())}
     places = [(1, "max"), (2, "max"), (1, "unit"), (2, "unit")]
     for (panel, place), contender in product(
-        zip(drawn["time-1-2"].axes, places, strict=True), (Contender("cslb"), TWINS["soful"])
+        zip(drawn["time-1-2"].axes, places, strict=True), (PolicySpec("cslb"), TWINS["soful"])
     ):
         times = study["time"][*place, str(contender)].microseconds
         line, mean, runs = (line for line in panel.get_lines() if line.get_ydata()[0] == rows[contender.label])
         np.testing.assert_allclose(line.get_xdata(), [times.min(), times.max()])
         np.testing.assert_allclose(mean.get_xdata(), times.mean())
         np.testing.assert_allclose(runs.get_xdata(), times)
-        assert {line.get_color(), mean.get_color(), runs.get_color()} == {contender.colour}
+        assert {line.get_color(), mean.get_color(), runs.get_color()} == {palette.colour_of(contender)}
         assert mean.get_markersize() > runs.get_markersize() and runs.get_alpha() < 1
-        assert mean.get_markerfacecolor() == ("white" if contender in TWINS.values() else contender.colour)
+        assert mean.get_markerfacecolor() == ("white" if contender in TWINS.values() else palette.colour_of(contender))
     numbers = [text.get_text() for text in ax.texts if text.get_text()[0].isdigit()]
     assert numbers == ["0.12", "0.23", "0.58", "2.3", "11", "14", "58", "70", "82"]
     assert apart([text for text in ax.texts if text.get_text()[0].isdigit()])
@@ -298,13 +309,13 @@ def test_arms_shows_regret_against_n(played):
     assert ax.get_xscale() == ax.get_yscale() == "log"
     assert [label.get_text() for label in grid[1, 0].get_xticklabels()] == ["20", "40", "80", "160"]
     for kind in ("ucb1", "cslb", "oful"):
-        line, _, (bars,) = curves(ax)[KINDS[kind].label].lines
+        line, _, (bars,) = curves(ax)[POLICIES[kind].label].lines
         regrets = [study["arms"]["20 directions", n, "unit", kind].regret for n in ARM_COUNTS]
         np.testing.assert_allclose(line.get_ydata(), [values.mean() for values in regrets])
         np.testing.assert_allclose(line.get_xdata() / ARM_COUNTS, 1.0, atol=0.05)  # side by side, not on each other
         spans = np.array([segment[:, 1] for segment in bars.get_segments()])
         np.testing.assert_allclose(spans, [(values.min(), values.max()) for values in regrets])
-        assert line.get_color() == KINDS[kind].colour
+        assert line.get_color() == palette.COLOURS[kind]
     assert np.isclose(reference(ax), 1.0)
     assert {text.get_text() for text in names(ax)} == {"UCB1", "CS-LB", "OFUL", "linear in N"}
     assert apart(names(ax))

@@ -10,7 +10,6 @@ import polars
 import pytest
 from conftest import rounds
 
-from sketchbandits.lab.contenders import Contender, parse_policies
 from sketchbandits.lab.intervals import interval, ratio
 from sketchbandits.lab.own_case import GENERATOR_OPTIONS, OwnPlan, claims, file_scene, generated_scene
 from sketchbandits.lab.paper.claims import judge
@@ -18,6 +17,7 @@ from sketchbandits.lab.paper.reproduce import TWINS, PaperPlan
 from sketchbandits.lab.pool import play_all
 from sketchbandits.lab.runs import Journal, Outcome, Task
 from sketchbandits.lab.scenes import GENERATORS, Model, file_digest
+from sketchbandits.policies.registry import PolicySpec, parse_policies
 
 N, D, L = 13, 6, 4
 MODEL = Model(L)
@@ -221,7 +221,7 @@ def test_timed_runs_come_last_and_meet_every_policy_in_turn(scene):
     tasks = plan_of(scene).tasks()
     assert [task.timed for task in tasks] == [False] * 9 + [True] * 9
     kinds = ("cslb", "oful", "ucb1")
-    assert [(task.run, task.contender.kind) for task in tasks[9:]] == [
+    assert [(task.run, task.contender.name) for task in tasks[9:]] == [
         (run, kind) for run in range(3) for kind in kinds
     ]
 
@@ -443,5 +443,5 @@ def test_a_policy_that_was_not_played_is_said(scene):
 
 def test_a_contender_is_found_by_its_text(scene):
     plan = plan_of(scene, "cslb:ridge=2,delta=0.5")
-    assert plan.policies == (Contender("cslb", (("delta", 0.5), ("ridge", 2))),)
+    assert plan.policies == (PolicySpec("cslb", (("delta", 0.5), ("ridge", 2))),)
     assert list(plan.experiments["regret"]) == [("correlated", "max", "cslb:delta=0.5,ridge=2")]

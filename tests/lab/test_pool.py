@@ -15,10 +15,10 @@ import pytest
 from conftest import rounds
 
 from sketchbandits.lab import pool
-from sketchbandits.lab.contenders import Contender, parse_policies
 from sketchbandits.lab.pool import PLAYING, PREPARING, TIMING, play_all, usable_cores
 from sketchbandits.lab.runs import Journal, Task
 from sketchbandits.lab.scenes import FileScene, Model, Scene, file_digest
+from sketchbandits.policies.registry import PolicySpec, parse_policies
 
 N, D, L = 13, 6, 4
 SCENE = Scene("tiny", Model(L), "correlated", (("n_arms", N), ("dim", D), ("group_size", 1)))
@@ -125,7 +125,7 @@ def test_finished_runs_are_not_played_again(journal, played):
     tasks = [*tasks_of("ucb1,lints"), *tasks_of("ucb1", timed=True)]
     first = play_all(tasks, journal, jobs=1, watch=quiet)
     assert sorted(map(hash, in_full(played))) == sorted(map(hash, tasks))
-    assert [task.contender.kind for task, short, _ in played if short] == ["ucb1", "lints"]  # one rehearsal each
+    assert [task.contender.name for task, short, _ in played if short] == ["ucb1", "lints"]  # one rehearsal each
     before = journal.path.read_bytes(), journal.path.stat().st_mtime_ns
     played.clear()
     for jobs in (1, 2):
@@ -166,7 +166,7 @@ def test_no_tasks_no_outcomes(journal):
 
 def test_the_longest_runs_start_first(journal, played):
     lengths = [100, rounds(400_000, 1_600), rounds(40_000, 400)]
-    tasks = [Task(SCENE, Contender("oful"), length, 0, 3) for length in lengths]
+    tasks = [Task(SCENE, PolicySpec("oful"), length, 0, 3) for length in lengths]
     play_all(tasks, journal, jobs=1, watch=quiet)
     assert [task.rounds for task in in_full(played)] == sorted(lengths, reverse=True)
 
@@ -223,7 +223,7 @@ def test_an_error_in_a_worker_arrives_and_leaves_what_was_finished(journal, tmp_
     scene.draw(0)  # this process remembers the arms
     path.unlink()  # its workers will not
     good = tasks_of("oful", runs=4, length=LONG)
-    bad = Task(scene, Contender("ucb1"), 100, 0, 3)
+    bad = Task(scene, PolicySpec("ucb1"), 100, 0, 3)
     with pytest.raises(FileNotFoundError):
         play_all([bad, *good], journal, jobs=2, watch=quiet)
     assert no_children()
@@ -287,7 +287,7 @@ SCRIPT = """
 import multiprocessing, os, signal, sys, time
 from pathlib import Path
 from sketchbandits.lab import pool
-from sketchbandits.lab.contenders import Contender
+from sketchbandits.policies.registry import PolicySpec
 from sketchbandits.lab.runs import Journal, Task
 from sketchbandits.lab.scenes import Model, Scene
 
@@ -300,7 +300,7 @@ def watch(stage, what, share):
 
 if __name__ == "__main__":
     scene = Scene("tiny", Model(4), "correlated", (("n_arms", 13), ("dim", 6), ("group_size", 1)))
-    tasks = [Task(scene, Contender("oful"), 1_000_000_000, run, 3) for run in range(4)]
+    tasks = [Task(scene, PolicySpec("oful"), 1_000_000_000, run, 3) for run in range(4)]
     try:
         pool.play_all(tasks, Journal(Path(sys.argv[1])), jobs=2, watch=watch)
     except Exception as error:

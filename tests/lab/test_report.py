@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from sketchbandits.lab import own_case, report
-from sketchbandits.lab.contenders import Contender, parse_policies
 from sketchbandits.lab.intervals import Interval, interval
 from sketchbandits.lab.paper.claims import CLAIMS, judge
 from sketchbandits.lab.paper.claims.verdict import Claim, Finding, Verdict
@@ -19,6 +18,7 @@ from sketchbandits.lab.paper.reproduce import PaperPlan
 from sketchbandits.lab.report.markup import MINUS, NONE, number
 from sketchbandits.lab.runs import Outcome, Task, checkpoints
 from sketchbandits.lab.scenes import Model
+from sketchbandits.policies.registry import PolicySpec, parse_policies
 
 VOID = {"meta", "link", "img", "br"}
 LEVEL = {"cslb": 3.0, "oful": 5.0, "soful": 6.0, "cbscfd": 7.0, "ucb1": 2.0, "dbslinucb": 4.0, "multiscale": 8.0}
@@ -74,9 +74,9 @@ class Page(HTMLParser):
 def invented(task: Task) -> Outcome:
     """An outcome that nobody played: regret grows as sqrt(t), faster for CS-LB after a tenth of the rounds."""
     points = checkpoints(task.rounds)
-    level = LEVEL[task.contender.kind] * (1 + 0.1 * task.run + 0.01 * len(str(task.scene.normalize)))
+    level = LEVEL[task.contender.name] * (1 + 0.1 * task.run + 0.01 * len(str(task.scene.normalize)))
     regret = level * np.sqrt(points)
-    if task.contender.kind == "cslb":
+    if task.contender.name == "cslb":
         regret = np.where(points <= task.rounds // 10, 0.3, 1.5) * regret
     seconds = 1e-6 * task.rounds * level * (7 if task.contender.options else 1)
     facts = {"clusters": 4, "sketch_rank": 10, "largest_gap": 0.5, "mean_gap": 0.25}
@@ -276,7 +276,7 @@ def test_a_single_policy_and_generated_arms(tmp_path):
 
 
 def test_names_are_escaped_wherever_they_come_from(tmp_path):
-    hostile = (Contender("cslb", (("radius", "<script>alert(2)</script>"),)), Contender("oful"))
+    hostile = (PolicySpec("cslb", (("radius", "<script>alert(2)</script>"),)), PolicySpec("oful"))
     page = own_page(tmp_path, HOSTILE, hostile)
     check_page(page)
     assert "<script" not in page.source.lower()

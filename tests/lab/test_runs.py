@@ -16,15 +16,15 @@ import sketchbandits
 from sketchbandits import CSLB, SOFUL, UCB1, LinTS, simulate
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
 from sketchbandits.lab import runs
-from sketchbandits.lab.contenders import Contender
 from sketchbandits.lab.runs import Journal, Outcome, Task, checkpoints, machine, stamp
 from sketchbandits.lab.scenes import FileScene, Model, Scene, file_digest
+from sketchbandits.policies.registry import PolicySpec
 
 N, D, L = 13, 6, 4
 T = rounds(2_500, 130)
 MODEL = Model(L, noise=0.5)
 SCENE = Scene("tiny", MODEL, "correlated", (("n_arms", N), ("dim", D), ("group_size", 2)))
-TASK = Task(SCENE, Contender("cslb"), T, 2, 7)
+TASK = Task(SCENE, PolicySpec("cslb"), T, 2, 7)
 
 
 def equal(one, two):
@@ -54,7 +54,7 @@ def other_tasks():
     yield dataclasses.replace(TASK, seed=8)
     yield dataclasses.replace(TASK, timed=True)
     for text in ("oful", "cslb:ridge=2", "cslb:ridge=3", "cslb:radius=logdet", "cslb:sketch_size=3"):
-        yield dataclasses.replace(TASK, contender=Contender.parse(text))
+        yield dataclasses.replace(TASK, contender=PolicySpec.parse(text))
     for name, value in (("sketch_size", 5), ("ridge", 2.0), ("noise", 0.6), ("theta_norm", 2.0), ("delta", 0.02)):
         yield dataclasses.replace(
             TASK, scene=dataclasses.replace(SCENE, model=dataclasses.replace(MODEL, **{name: value}))
@@ -76,11 +76,11 @@ def test_a_key_changes_with_all_that_a_run_depends_on():
 
 
 def test_equal_tasks_have_equal_keys():
-    twin = Task(dataclasses.replace(SCENE), Contender.parse("CS-LB"), T, 2, 7)
+    twin = Task(dataclasses.replace(SCENE), PolicySpec.parse("CS-LB"), T, 2, 7)
     assert twin == TASK and twin is not TASK
     assert twin.key == TASK.key
     one, two = (
-        dataclasses.replace(TASK, contender=Contender.parse(f"cslb:{text}"))
+        dataclasses.replace(TASK, contender=PolicySpec.parse(f"cslb:{text}"))
         for text in ("ridge=2,delta=0.5", "delta=0.5,ridge=2")
     )
     assert one.key == two.key
@@ -111,11 +111,11 @@ print(*(task.key for task in (TASK, *other_tasks())))
 
 PLAYED = """
 import sys
-from sketchbandits.lab.contenders import Contender
+from sketchbandits.policies.registry import PolicySpec
 from sketchbandits.lab.runs import Task
 from sketchbandits.lab.scenes import Model, Scene
 scene = Scene("tiny", Model(4), "correlated", (("n_arms", 13), ("dim", 6)))
-Task(scene, Contender("cslb"), 10, 0, 0).play()
+Task(scene, PolicySpec("cslb"), 10, 0, 0).play()
 print(*(m for m in sys.modules if m == "sketchbandits" or m.startswith("sketchbandits.")))
 """
 
@@ -129,7 +129,7 @@ def in_a_new_process(code, **environment):
 
 
 def test_keys_are_the_same_in_every_process():
-    code = CHILD.format(tests=str(Path(__file__).parents[1]))
+    code = CHILD.format(tests=str(Path(__file__).parent))
     assert in_a_new_process(code, PYTHONHASHSEED="3") == [task.key for task in (TASK, *other_tasks())]
 
 
@@ -169,12 +169,13 @@ def test_a_byte_of_any_source_that_a_run_passes_through_changes_the_stamp(copied
     silent = {path for path, changed in changes.items() if not changed}
     for name in loaded:
         path = f"{name}.py" if f"{name}.py" in changes else f"{name}/__init__.py".lstrip("/")
-        assert changes[path] or path == "experiments/__init__.py"  # which holds a docstring
+        assert changes[path] or path.startswith("lab/")  # the package's own __init__ imports `advise`
     # What only plans, judges, draws and shows leaves finished runs as they are.
-    played = {f"experiments/{name}.py" for name in ("runs", "scenes", "contenders")}
-    others = {path for path in changes if path.startswith("experiments/")} - played
+    played = {"lab/runs.py", "lab/scenes.py"}
+    assert all(changes[path] for path in played)
+    others = {path for path in changes if path.startswith("lab/")} - played
     assert len(others) > 10
-    assert others | {"cli.py", "__main__.py", "terminal.py"} <= silent
+    assert others | {"cli/main.py", "__main__.py", "cli/terminal.py"} <= silent
 
 
 def test_a_new_source_changes_the_stamp(copied):
@@ -203,7 +204,7 @@ def test_a_changed_stamp_changes_every_key(monkeypatch):
 def test_all_policies_of_a_run_share_its_seeds():
     child = np.random.SeedSequence(7).spawn(3)[2]
     assert list(TASK.seeds()) == child.generate_state(3, np.uint64).tolist()
-    assert dataclasses.replace(TASK, contender=Contender("ucb1"), timed=True, rounds=5).seeds() == TASK.seeds()
+    assert dataclasses.replace(TASK, contender=PolicySpec("ucb1"), timed=True, rounds=5).seeds() == TASK.seeds()
     seeds = {seed for run in range(20) for seed in dataclasses.replace(TASK, run=run).seeds()}
     assert len(seeds) == 60
     assert not seeds & set(dataclasses.replace(TASK, seed=8).seeds())
@@ -221,7 +222,7 @@ DIRECT = {
 @pytest.mark.parametrize("text", DIRECT)
 @pytest.mark.parametrize("timed", [False, True])
 def test_an_outcome_is_what_simulate_gives_for_these_seeds(text, timed):
-    task = Task(SCENE, Contender.parse(text), T, 2, 7, timed)
+    task = Task(SCENE, PolicySpec.parse(text), T, 2, 7, timed)
     env_seed, policy_seed, noise_seed = np.random.SeedSequence(7).spawn(3)[2].generate_state(3, np.uint64).tolist()
     rng = np.random.default_rng(env_seed)
     arms = correlated_arms(n_arms=N, dim=D, group_size=2, seed=rng)
@@ -271,7 +272,7 @@ def test_a_file_keeps_its_precision_to_the_policy(tmp_path):
         path = str(tmp_path / f"{np.dtype(dtype)}.npy")
         np.save(path, arms.astype(dtype))
         scene = FileScene("two", Model(1), path, file_digest(path))
-        clusters[dtype] = Task(scene, Contender("cslb"), 10, 0, 0).play().facts["clusters"]
+        clusters[dtype] = Task(scene, PolicySpec("cslb"), 10, 0, 0).play().facts["clusters"]
     assert clusters == {np.float32: 1, np.float64: 2}
 
 
@@ -333,7 +334,7 @@ def test_counts_are_read_as_whole_numbers(journal):
 
 
 def test_a_line_is_one_json_object_with_names_for_people(journal):
-    task = dataclasses.replace(TASK, contender=Contender.parse("cslb:ridge=2"), timed=True)
+    task = dataclasses.replace(TASK, contender=PolicySpec.parse("cslb:ridge=2"), timed=True)
     journal.append(task, made_up(task))
     (line,) = journal.path.read_text().splitlines()
     entry = json.loads(line)

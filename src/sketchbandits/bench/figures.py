@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sketchbandits.bench import growth
-from sketchbandits.lab import drawing
-from sketchbandits.lab.contenders import KINDS
+from sketchbandits.lab import drawing, palette
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation
 
 Facts = Mapping[str, Any]
-BLUE, ORANGE, GREEN, GREY = KINDS["cslb"].colour, KINDS["oful"].colour, KINDS["cbscfd"].colour, drawing.GREY
+BLUE, ORANGE, GREEN, GREY = palette.COLOURS["cslb"], palette.COLOURS["oful"], palette.COLOURS["cbscfd"], palette.GREY
 SWEEPS = {"d": "dimension d", "N": "arms N", "K": "clusters K", "l": "sketch size l"}
 LOOKS = {"round": (BLUE, "-"), "full scan": (BLUE, "--"), "state": (BLUE, "-")}
 TIMES = ("round", "full scan")

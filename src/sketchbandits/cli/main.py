@@ -26,7 +26,6 @@ from sketchbandits.environments.generators import NORMALIZATIONS
 from sketchbandits.lab import figures, outputs, own_case, report
 from sketchbandits.lab.advice import advise
 from sketchbandits.lab.advice.report import advice_files
-from sketchbandits.lab.contenders import KINDS, parse_policies
 from sketchbandits.lab.paper import beyond
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.claims import CLAIMS, Claim, judge
@@ -35,6 +34,7 @@ from sketchbandits.lab.pool import WRITING, play_all, usable_cores
 from sketchbandits.lab.runs import Journal
 from sketchbandits.lab.scenes import Model
 from sketchbandits.lab.study import Plan
+from sketchbandits.policies.registry import POLICIES, parse_policies
 
 DEFAULTS, BEYOND = PaperPlan(), beyond.BeyondPlan()
 JOURNAL = "runs.jsonl"
@@ -75,7 +75,7 @@ def root(
     """Linear bandits under a fixed compute budget."""
 
 
-_POLICIES = f"Some of {', '.join(KINDS)}, or all; name:option=value gives one its own options."
+_POLICIES = f"Some of {', '.join(POLICIES)}, or all; name:option=value gives one its own options."
 _JOBS = flag("N", "Processes that play at the same time; times are taken alone.", "all cores")
 
 
@@ -178,10 +178,8 @@ def simulate_command(
             columns = None if features is None else words(features)
             with terminal.unreadable_files_refused():
                 scene = own_case.file_scene(model, arms, id_column, columns, theta, normalize or "none")
-        contenders = parse_policies(policies)
-        plan = own_case.OwnPlan(
-            scene=scene, policies=contenders, rounds=whole(rounds), runs=whole(runs), seed=whole(seed)
-        )
+        specs = parse_policies(policies)
+        plan = own_case.OwnPlan(scene=scene, policies=specs, rounds=whole(rounds), runs=whole(runs), seed=whole(seed))
         plan.check()
     shown = _Kind(own_case.claims(plan), figures.own_figures, report.own_report, terminal.long_table)
     _carry_out(plan, shown, out, jobs)

@@ -18,7 +18,7 @@ from sketchbandits import validate
 from sketchbandits.arms_file import read_arms
 from sketchbandits.cli import terminal
 from sketchbandits.cli.flags import bad_values_refused, flag, number, whole, words
-from sketchbandits.lab.contenders import Contender
+from sketchbandits.policies.registry import PolicySpec
 from sketchbandits.service.folder import KEYS, LOG_FILE, SNAPSHOTS
 
 STATE, LOOPBACK = "sketchbandits-state", "127.0.0.1"
@@ -60,8 +60,8 @@ def serve_command(
     rules = {"exploration": number(exploration), "default_reward": number(default_reward), "pending": whole(pending)}
     rules |= {"seed": whole(seed), "deadline": None if deadline is None else number(deadline)}
     with bad_values_refused():
-        contender = Contender.parse(policy)
-        config = BanditConfig(policy=contender.kind, options=dict(contender.options), **rules)
+        spec = PolicySpec.parse(policy)
+        config = BanditConfig(policy=spec.name, options=dict(spec.options), **rules)
         wanted: tuple[CreateBandit, ...] = ()
         if arms is not None:
             with terminal.unreadable_files_refused():
@@ -179,15 +179,15 @@ def replay_command(
     database = _database(state)
     with bad_values_refused():
         validate.option("estimator", estimator, ("replay", "ips"))
-        contender = Contender.parse(policy)
-        config = BanditConfig(policy=contender.kind, options=dict(contender.options), seed=whole(seed))
+        spec = PolicySpec.parse(policy)
+        config = BanditConfig(policy=spec.name, options=dict(spec.options), seed=whole(seed))
         with _records(database) as records:
             found = read_bandit(records, bandit)
             build = partial(config.build, found.features)
             if estimator == "replay":
-                result = offline.replay(found.decisions, build, name=str(contender), seed=config.seed)
+                result = offline.replay(found.decisions, build, name=str(spec), seed=config.seed)
             else:
-                result = offline.ips(found.decisions, build, name=str(contender))
+                result = offline.ips(found.decisions, build, name=str(spec))
     print(result.text(), end="")
 
 

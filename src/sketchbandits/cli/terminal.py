@@ -10,13 +10,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from sketchbandits.bench.run import Report
-from sketchbandits.lab.contenders import Contender
 from sketchbandits.lab.intervals import interval
 from sketchbandits.lab.paper.beyond import OURS, RIVALS, Row, targets
 from sketchbandits.lab.paper.claims.verdict import Verdict
 from sketchbandits.lab.pool import Watch
 from sketchbandits.lab.study import Experiment
 from sketchbandits.lab.tables import contenders, places
+from sketchbandits.policies.registry import PolicySpec
 from sketchbandits.progress import Bar
 
 WIDTH = 80
@@ -85,7 +85,7 @@ def wide_table(study: Mapping[str, Experiment]) -> None:
         _print_table(headings, rows)
 
 
-def _cells(experiment: Experiment, place: tuple[Any, str], policies: Sequence[Contender], name: str) -> Iterator[str]:
+def _cells(experiment: Experiment, place: tuple[Any, str], policies: Sequence[PolicySpec], name: str) -> Iterator[str]:
     for policy in policies:
         runs = experiment[*place, str(policy)]
         yield f"{runs.regret.mean():,.0f}" if name == "regret" else f"{runs.microseconds.mean():,.2f}"

@@ -9,7 +9,6 @@ import numpy as np
 import scipy  # submodules load on first use
 
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.lab.contenders import Contender
 from sketchbandits.lab.study import Runs
 
 if TYPE_CHECKING:
@@ -18,12 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
 
-Look = tuple[str, Any]  # a colour and a line style
 MOST_NAMES = 10  # curves named where they end; more of them go into a legend
-GREY, SHADE = "#6E6E6E", "#E8F1E4"
 SMALL = 9.5
 NEAR, FAR = 5, 13  # points from the edge to a name, without and with a line to it
-_LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1.5, 1, 1.5, 1, 1.5)), (0, (1, 3)), (0, (8, 4)))
 _STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 11,
@@ -79,16 +75,6 @@ def panels(
     for ax in axes[-1]:
         ax.set_xlabel(xlabel)
     return figure
-
-
-def looks(policies: Sequence[Contender]) -> dict[Contender, Look]:
-    """Everyone's colour and line; of two that would look the same, the later one gets another line."""
-    looks: dict[Contender, Look] = {}
-    for contender in policies:
-        lines = (contender.line, *_LINES)
-        free = (line for line in lines if (contender.colour, line) not in looks.values())
-        looks[contender] = (contender.colour, next(free, contender.line))
-    return looks
 
 
 def name_curve(ax: "Axes", x: float, y: float, text: str, colour: str) -> "Annotation":

@@ -15,8 +15,7 @@ import numpy as np
 import scipy  # submodules load on first use
 
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.lab import drawing
-from sketchbandits.lab.contenders import Contender
+from sketchbandits.lab import drawing, palette
 from sketchbandits.lab.intervals import LEVEL, Interval, ratio
 from sketchbandits.lab.own_case import OwnPlan
 from sketchbandits.lab.paper import setting as paper
@@ -35,6 +34,7 @@ from sketchbandits.lab.paper.reproduce import (
 )
 from sketchbandits.lab.study import Experiment, Runs
 from sketchbandits.lab.tables import contenders
+from sketchbandits.policies.registry import PolicySpec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -89,7 +89,7 @@ def render(figures: Mapping[str, "Figure"]) -> dict[str, bytes]:
 
 def _regret(experiment: Experiment, columns: Mapping[Any, str], rows: Mapping[str, str]) -> "Figure":
     figure = drawing.panels(columns.values(), rows.values(), "cumulative regret", "rounds")
-    looks, names = drawing.looks(contenders(experiment)), []
+    looks, names = palette.appearances(contenders(experiment)), []
     for ax, (normalize, number) in zip(figure.axes, product(rows, columns), strict=True):
         for contender, look in looks.items():
             runs = experiment[number, normalize, str(contender)]
@@ -102,7 +102,7 @@ def _regret(experiment: Experiment, columns: Mapping[Any, str], rows: Mapping[st
     return drawing.keep_names_apart(figure, names)
 
 
-def _curve(ax: "Axes", runs: Runs, look: drawing.Look, label: str) -> None:
+def _curve(ax: "Axes", runs: Runs, look: palette.Appearance, label: str) -> None:
     """The mean over runs and, for more than one, a 95 % Student-t band of it."""
     x, n = np.append(0, runs.checkpoints), len(runs.curves)
     mean = np.append(0.0, runs.curves.mean(axis=0))
@@ -144,17 +144,17 @@ def _time(experiment: Experiment, columns: Mapping[Any, str], rows: Mapping[str,
     return drawing.keep_names_apart(figure, [])
 
 
-def _by_time(experiment: Experiment) -> list[Contender]:
+def _by_time(experiment: Experiment) -> list[PolicySpec]:
     """Fastest first, by the geometric mean over all data sets: one order for all panels of all figures."""
-    logs: dict[Contender, list[float]] = {}
+    logs: dict[PolicySpec, list[float]] = {}
     for key, group in experiment.groups.items():
         logs.setdefault(group[0].contender, []).append(math.log(drawing.microseconds(experiment[key]).mean()))
     return sorted(logs, key=lambda contender: np.mean(logs[contender]))
 
 
-def _dots(ax: "Axes", row: int, contender: Contender, runs: Runs) -> None:
+def _dots(ax: "Axes", row: int, contender: PolicySpec, runs: Runs) -> None:
     """Every run, from the least to the most, and their mean: hollow for a policy as the paper prints it."""
-    times, colour = drawing.microseconds(runs), contender.colour
+    times, colour = drawing.microseconds(runs), palette.colour_of(contender)
     face = "white" if contender in TWINS.values() else colour
     ax.plot([times.min(), times.max()], [row, row], color=colour, linewidth=1.6)
     ax.plot(times.mean(), row, "o", color=colour, markersize=7.5, markerfacecolor=face, markeredgewidth=1.6)
@@ -167,7 +167,7 @@ def _time_legend(figure: "Figure", *, hollow: bool) -> None:
     from matplotlib.lines import Line2D
 
     def dot(label: str, size: float, **look: Any) -> Line2D:
-        return Line2D([], [], linestyle="none", marker="o", color=drawing.GREY, markersize=size, label=label, **look)
+        return Line2D([], [], linestyle="none", marker="o", color=palette.GREY, markersize=size, label=label, **look)
 
     dots = [dot("mean", 7.5), dot("one run", 4, alpha=0.5, markeredgewidth=0)]
     if hollow:
@@ -184,12 +184,12 @@ def _arms(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
     names = []
     for ax, (normalize, structure) in zip(figure.axes, product(rows, STRUCTURES), strict=True):
         for aside, kind in zip((0.96, 1.0, 1.04), ("cslb", "ucb1", "oful"), strict=True):
-            contender = Contender(kind)
+            contender = PolicySpec(kind)
             regrets = [experiment[structure, n, normalize, kind].regret for n in ARM_COUNTS]
             look = {"marker": MARKERS[kind], "label": contender.label}
-            ends = _spread_line(ax, ARM_COUNTS, regrets, contender.colour, aside, **look)
+            ends = _spread_line(ax, ARM_COUNTS, regrets, palette.colour_of(contender), aside, **look)
             if ends:
-                names.append(drawing.name_curve(ax, *ends[1], contender.label, contender.colour))
+                names.append(drawing.name_curve(ax, *ends[1], contender.label, palette.colour_of(contender)))
             if ends and kind == "ucb1":
                 names.append(_reference(ax, ARM_COUNTS, ends[0][1], 1, "linear in N"))
     drawing.size_axes(figure.axes, ARM_COUNTS, short=True)
@@ -220,14 +220,14 @@ def _growth(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
     names = []
     for ax, where, sizes, power in zip(figure.axes, cells, (DIMS, WIDTHS), (1, 2), strict=True):
         for engine in ENGINES:
-            contender = Contender("cslb", (("engine", engine),))
+            contender = PolicySpec("cslb", (("engine", engine),))
             printed = contender in TWINS.values()
             look: dict[str, Any] = {"marker": "s", "linestyle": "-"}
             if printed:
                 look = {"marker": "o", "linestyle": "--", "markerfacecolor": "white", "markeredgewidth": 1.6}
             times = [drawing.microseconds(experiment[engine, *cell]) for cell in where]
-            ends = _spread_line(ax, sizes, times, contender.colour, label=contender.label, **look)
-            names.append(drawing.name_curve(ax, *ends[1], f"engine {engine}", contender.colour))
+            ends = _spread_line(ax, sizes, times, palette.colour_of(contender), label=contender.label, **look)
+            names.append(drawing.name_curve(ax, *ends[1], f"engine {engine}", palette.colour_of(contender)))
             if printed:
                 start = ends[1][1] / 2.5 * (sizes[0] / sizes[-1]) ** power
                 names.append(_reference(ax, sizes, start, power, ("∝ d", "∝ l²")[power - 1]))
@@ -257,13 +257,13 @@ def _reference(ax: "Axes", sizes: Sequence[int], start: float, power: int, text:
     """A grey line that grows with a power of the size."""
     end = start * (sizes[-1] / sizes[0]) ** power
     ax.plot([sizes[0], sizes[-1]], [start, end], color="#BDBDBD", linewidth=1.4, zorder=1)
-    return drawing.name_curve(ax, sizes[-1], end, text, drawing.GREY)
+    return drawing.name_curve(ax, sizes[-1], end, text, palette.GREY)
 
 
 def _intervals(ax: "Axes", sizes: Sequence[int], found: Sequence[Interval]) -> None:
     """Ratios with their intervals; a single run has none, and a ratio with a regret of nothing is left out."""
-    colour = Contender("cslb").colour
-    ax.axhline(1.0, color=drawing.GREY, linewidth=1.0)
+    colour = palette.COLOURS["cslb"]
+    ax.axhline(1.0, color=palette.GREY, linewidth=1.0)
     shown = [(l, value) for l, value in zip(sizes, found, strict=True) if np.isfinite(value.mean)]
     for l, value in shown:
         if np.isfinite([value.low, value.high]).all():
@@ -283,10 +283,10 @@ def _expected(ax: "Axes", sizes: Floats, predictor: Floats, first: float) -> Non
     below = np.interp(np.log(x), np.log(sizes), np.log(predictor)) < -1e-9
     edges = np.flatnonzero(np.diff(below, prepend=False, append=False))
     for start, end in edges.reshape(-1, 2):
-        ax.axvspan(x[start], x[end - 1], color=drawing.SHADE, linewidth=0, zorder=0)
+        ax.axvspan(x[start], x[end - 1], color=palette.SHADE, linewidth=0, zorder=0)
     text = "l√K < d: the paper\nexpects CS-LB to win" if below.any() else "l√K ≥ d: the paper\nexpects no win"
     y, va = (0.03, "bottom") if first > 1 else (0.97, "top")  # away from the first points
-    colour = "#3C6E3C" if below.any() else drawing.GREY
+    colour = "#3C6E3C" if below.any() else palette.GREY
     ax.annotate(text, (0.04, y), xycoords="axes fraction", fontsize=drawing.SMALL, color=colour, va=va)
 
 

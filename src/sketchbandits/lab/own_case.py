@@ -16,12 +16,12 @@ import numpy as np
 from sketchbandits import validate
 from sketchbandits.arms_file import read_arms, read_npy
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.lab.contenders import Contender
 from sketchbandits.lab.intervals import interval, ratio
 from sketchbandits.lab.paper.claims.regret import LINEAR_ABOVE, slope_ratio
 from sketchbandits.lab.paper.claims.verdict import Claim, Finding, Study, outcome_of
 from sketchbandits.lab.scenes import GENERATORS, FileScene, Model, Scene, file_digest
 from sketchbandits.lab.study import Groups, Plan
+from sketchbandits.policies.registry import PolicySpec
 
 # What each generator takes, and its defaults: the paper's first data set and its relatives.
 GENERATOR_OPTIONS: dict[str, dict[str, Any]] = {
@@ -143,7 +143,7 @@ def claims(plan: OwnPlan) -> tuple[Claim, ...]:
     return (*against, alone) if rivals else (alone,)
 
 
-def _sublinear(study: Study, place: tuple[str, str], policy: Contender) -> Finding:
+def _sublinear(study: Study, place: tuple[str, str], policy: PolicySpec) -> Finding:
     slopes = interval(slope_ratio(study["regret"][*place, str(policy)]))
     outcome = outcome_of([slopes.side(LINEAR_ABOVE)], good="below", bad="above")
     return Finding({"policy": str(policy)}, outcome, {"late / middle slope": slopes})

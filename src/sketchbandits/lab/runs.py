@@ -21,25 +21,15 @@ import sketchbandits
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.kernels.threads import one_blas_thread
-from sketchbandits.lab.contenders import Contender
 from sketchbandits.lab.scenes import FileScene, Scene
+from sketchbandits.policies.registry import PolicySpec
 from sketchbandits.simulate import simulate
 
 Advance = Callable[[int], None]  # called with the number of rounds just played
 N_LINEAR, N_EARLY = 200, 40  # checkpoints: evenly spaced, and evenly in the logarithm
-# Sources that no run passes through.
-_NOT_PLAYED = (
-    "cli.py",
-    "cli_service.py",
-    "terminal.py",
-    "__main__.py",
-    "checks.py",
-    "flags.py",
-    "bench",
-    "client",
-    "service",
-)
-_PLAYED = ("runs.py", "scenes.py", "contenders.py")  # those of the experiments that every run does
+# Sources that no run passes through: changing them leaves finished runs valid. Of the lab, only these two count.
+_NOT_PLAYED = ("__main__.py", "bench", "checks.py", "cli", "client", "offline", "service")
+_PLAYED_IN_LAB = ("lab/runs.py", "lab/scenes.py")
 
 
 @dataclass(frozen=True)
@@ -66,7 +56,7 @@ class Task:
     """
 
     scene: Scene | FileScene
-    contender: Contender
+    contender: PolicySpec
     rounds: int
     run: int
     seed: int
@@ -188,8 +178,8 @@ def stamp() -> str:
     root = Path(sketchbandits.__file__).parent
     hashed = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
-        part = path.relative_to(root).parts[0]
-        played = path.name in _PLAYED if part == "experiments" else part not in _NOT_PLAYED
+        inside = path.relative_to(root)
+        played = inside.as_posix() in _PLAYED_IN_LAB if inside.parts[0] == "lab" else inside.parts[0] not in _NOT_PLAYED
         if played:
             hashed.update(path.read_bytes())
     hashed.update("".join(version(name) for name in ("numpy", "scipy", "numba")).encode())

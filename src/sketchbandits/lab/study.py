@@ -9,9 +9,9 @@ import numpy as np
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats, Ints
-from sketchbandits.lab.contenders import Contender
 from sketchbandits.lab.runs import Outcome, Task
 from sketchbandits.lab.scenes import FileScene, Scene
+from sketchbandits.policies.registry import PolicySpec
 
 Group = tuple[Task, ...]  # the runs of one policy in one scene, in order
 Groups = Mapping[tuple[Any, ...], Group]
@@ -88,7 +88,7 @@ class Experiment(Mapping[Any, Runs]):
 class Plan:
     """What to play: subclasses say in which `experiments`. A field not allowed raises ``ValueError`` naming it."""
 
-    policies: tuple[Contender, ...]
+    policies: tuple[PolicySpec, ...]
     rounds: int
     runs: int = 5
     seed: int = 0
@@ -111,7 +111,7 @@ class Plan:
         return max(min(self.rounds, 1000), self.rounds // 16)
 
     def group(
-        self, scene: Scene | FileScene, contender: Contender, rounds: int | None = None, *, timed: bool = False
+        self, scene: Scene | FileScene, contender: PolicySpec, rounds: int | None = None, *, timed: bool = False
     ) -> Group:
         """All runs of a policy in a scene."""
         length = rounds or self.rounds

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sketchbandits.lab.contenders import Contender
 from sketchbandits.lab.scenes import FileScene, Scene
 from sketchbandits.lab.study import Experiment
+from sketchbandits.policies.registry import PolicySpec
 
 if TYPE_CHECKING:
     import polars
@@ -95,7 +95,7 @@ def places(experiment: Experiment) -> list[tuple[Any, str]]:
     return list(dict.fromkeys((key[0], key[1]) for key in experiment))
 
 
-def contenders(experiment: Experiment) -> list[Contender]:
+def contenders(experiment: Experiment) -> list[PolicySpec]:
     """The policies of an experiment, in order."""
     return list(dict.fromkeys(group[0].contender for group in experiment.groups.values()))
 

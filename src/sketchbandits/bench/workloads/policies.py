@@ -19,10 +19,10 @@ from sketchbandits.bench.yardstick import NumpyOFUL
 from sketchbandits.environments import LinearEnvironment
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.kernels.threads import one_blas_thread
-from sketchbandits.lab.contenders import KINDS
-from sketchbandits.lab.drawing import GREY, thousands
+from sketchbandits.lab.drawing import thousands
 from sketchbandits.lab.intervals import interval
-from sketchbandits.policies import CSLB
+from sketchbandits.lab.palette import COLOURS, GREY
+from sketchbandits.policies import CSLB, registry
 from sketchbandits.policies.base import Policy
 
 YARDSTICK = "NumPy OFUL"
@@ -58,7 +58,7 @@ def public_policies() -> dict[str, type[Policy]]:
 
 def look(policy: type) -> tuple[str, str]:
     """A policy's name in text and its colour, as everywhere."""
-    known = {kind.policy: (kind.label, kind.colour) for kind in KINDS.values()}
+    known = {known.policy: (known.label, COLOURS[name]) for name, known in registry.POLICIES.items()}
     return known.get(policy, (policy.__name__, GREY))
 
 

@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sketchbandits.environments.generators import NORMALIZATIONS
-from sketchbandits.lab import drawing
-from sketchbandits.lab.contenders import Contender, parse_policies
+from sketchbandits.lab import drawing, palette
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.runs import Task
 from sketchbandits.lab.scenes import Scene
 from sketchbandits.lab.study import Experiment, Group, Groups, Plan
 from sketchbandits.lab.tables import places
+from sketchbandits.policies.registry import PolicySpec, parse_policies
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OURS = Contender("multiscale")
+OURS = PolicySpec("multiscale")
 RIVALS = parse_policies("oful:radius=logdet,ucb1,cslb")
-ALSO = Contender("ucb1", (("exploration", 8),))  # calibrated for this noise, where the printed constant is not
+ALSO = PolicySpec("ucb1", (("exploration", 8),))  # calibrated for this noise, where the printed constant is not
 ABLATED = parse_policies("multiscale:radius=logdet,multiscale:ridge=1,multiscale:budget=0")  # what each part is worth
 TOLERANCE = 0.005
 MORE_ARMS = {5: (1000, 20, 4, 1), 6: (1000, 20, 4, 10), 7: (2000, 10, 4, 1)}
@@ -36,16 +36,16 @@ MOST_RATIO, MOST_UPPER, MOST_MEAN, MOST_TIME = 1.15, 1.25, 0.7, 0.2  # what the 
 FRONTIER = {"(4)": (200, 50, 5, 10), "(6)": (1000, 20, 4, 10)}
 
 
-def scenes() -> list[tuple[Scene, tuple[Contender, ...]]]:
+def scenes() -> list[tuple[Scene, tuple[PolicySpec, ...]]]:
     """Every scene with the policies that play there; further ones where a rival fails or a tolerance pays."""
-    found: list[tuple[Scene, tuple[Contender, ...]]] = []
+    found: list[tuple[Scene, tuple[PolicySpec, ...]]] = []
     main = (OURS, *RIVALS, ALSO, *ABLATED)
     for number, sizes in {**paper.DATASETS, **MORE_ARMS}.items():
         found += [(paper.correlated(f"({number})", *sizes, normalize), main) for normalize in NORMALIZATIONS]
     heavy = (("n_arms", 200), ("dim", 50), ("decay", 0.5))
     near = (("n_arms", 400), ("dim", 50), ("n_subspaces", 5), ("rank", 4), ("noise", 1e-3))
     coarse = (("tolerance", TOLERANCE),)
-    extra = (Contender("multiscale", coarse), Contender("cslb", (("radius", "logdet"), *coarse)))
+    extra = (PolicySpec("multiscale", coarse), PolicySpec("cslb", (("radius", "logdet"), *coarse)))
     for normalize in NORMALIZATIONS:
         heavy_scene = Scene("heavy tail", paper.model(10), "heavy-tailed", heavy, normalize, "isotropic")
         near_scene = Scene("near low rank", paper.model(4), "subspaces", near, normalize, "isotropic")
@@ -58,7 +58,7 @@ def scenes() -> list[tuple[Scene, tuple[Contender, ...]]]:
 class BeyondPlan(Plan):
     """All scenes; a field that is not allowed raises ``ValueError`` naming it."""
 
-    policies: tuple[Contender, ...] = field(default=(OURS, *RIVALS, ALSO))
+    policies: tuple[PolicySpec, ...] = field(default=(OURS, *RIVALS, ALSO))
     rounds: int = paper.HORIZON
     runs: int = 20
     seed: int = 11
@@ -71,7 +71,7 @@ class BeyondPlan(Plan):
             for contender in contenders:
                 key = (scene.name, scene.normalize, str(contender))
                 regret[key] = self.group(scene, contender)
-                length = self.rounds if contender.kind != "oful" else self.timed_rounds
+                length = self.rounds if contender.name != "oful" else self.timed_rounds
                 if contender in (OURS, RIVALS[0]):
                     time[key] = self._timed(scene, contender, length)
         return {"regret": regret, "time": time, "frontier": self._frontier()}
@@ -84,7 +84,7 @@ class BeyondPlan(Plan):
                 groups[name, "max", str(contender)] = self._timed(scene, contender, max(100, self.rounds // 10))
         return groups
 
-    def _timed(self, scene: Scene, contender: Contender, rounds: int) -> Group:
+    def _timed(self, scene: Scene, contender: PolicySpec, rounds: int) -> Group:
         runs = range(min(self.runs, TIMED_RUNS))
         return tuple(Task(scene, contender, rounds, run, self.seed, True) for run in runs)
 
@@ -184,7 +184,7 @@ def markdown(rows: list[Row]) -> str:
     others = [(row, name) for row in rows for name in row.regrets if name not in known]
     lines += [""] * bool(others)
     for row, name in others:
-        lines.append(f"- {row.scene}, {row.normalize}: {Contender.parse(name).label} {row.regrets[name]:,.0f}")
+        lines.append(f"- {row.scene}, {row.normalize}: {PolicySpec.parse(name).label} {row.regrets[name]:,.0f}")
     return "\n".join(lines) + "\n"
 
 
@@ -199,7 +199,7 @@ def frontier_figure(study: Mapping[str, Experiment]) -> "Figure":
             experiment = study["frontier"]
             for key in experiment:
                 if key[0] == name:
-                    _point(ax, Contender.parse(key[2]), experiment[key])
+                    _point(ax, PolicySpec.parse(key[2]), experiment[key])
             rounds = experiment.groups[name, "max", str(OURS)][0].rounds
             ax.set_title(f"{n_arms:,} arms, d = {dim}, l = {size}, {group} a direction")
             ax.set_xscale("log")
@@ -212,11 +212,11 @@ def frontier_figure(study: Mapping[str, Experiment]) -> "Figure":
     return figure
 
 
-def _point(ax: Any, contender: Contender, runs: Any) -> None:
+def _point(ax: Any, contender: PolicySpec, runs: Any) -> None:
     x, y = float(np.median(runs.microseconds)), float(runs.regret.mean())
     ours = contender == OURS
-    ax.plot(x, y, "o", color=contender.colour, markersize=11 if ours else 7)
+    ax.plot(x, y, "o", color=palette.colour_of(contender), markersize=11 if ours else 7)
     weight = "bold" if ours else "normal"
-    style = {"color": drawing.ink(contender.colour), "fontsize": drawing.SMALL, "fontweight": weight}
+    style = {"color": drawing.ink(palette.colour_of(contender)), "fontsize": drawing.SMALL, "fontweight": weight}
     offset = (0, -19) if ours else (0, 8)
     ax.annotate(contender.label, (x, y), xytext=offset, textcoords="offset points", ha="center", **style)

@@ -24,17 +24,17 @@ from typing import Any
 
 from sketchbandits import validate
 from sketchbandits.environments.generators import NORMALIZATIONS
-from sketchbandits.lab.contenders import Contender, parse_policies
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.study import Group, Groups, Plan
+from sketchbandits.policies.registry import PolicySpec, parse_policies
 
 QUICK: dict[str, Any] = {"rounds": 10_000, "runs": 3, "normalize": ("max",)}  # a first look
 
 # As the paper prints them, and slow: timed on a shorter run.
 TWINS = {
-    "cslb": Contender("cslb", (("engine", "sketch"),)),
-    "soful": Contender("soful", (("shrink", "every-round"),)),
-    "cbscfd": Contender("cbscfd", (("shrink", "every-round"),)),
+    "cslb": PolicySpec("cslb", (("engine", "sketch"),)),
+    "soful": PolicySpec("soful", (("shrink", "every-round"),)),
+    "cbscfd": PolicySpec("cbscfd", (("shrink", "every-round"),)),
 }
 
 LONGER = 10
@@ -53,7 +53,7 @@ BLOCK_DIMS = (50, 100, 200)
 class PaperPlan(Plan):
     """The paper's experiments; a field that is not allowed raises ``ValueError`` naming it."""
 
-    policies: tuple[Contender, ...] = field(default_factory=lambda: parse_policies(",".join(paper.SHOWN)))
+    policies: tuple[PolicySpec, ...] = field(default_factory=lambda: parse_policies(",".join(paper.SHOWN)))
     rounds: int = paper.HORIZON
     seed: int = 2026  # not the one that the rules were tried on
     datasets: tuple[int, ...] = tuple(paper.DATASETS)
@@ -104,9 +104,9 @@ def _time(plan: PaperPlan) -> Groups:
     groups: dict[tuple[Any, ...], Group] = {}
     for number, normalize, contender in product(plan.datasets, plan.normalize, plan.policies):
         scene = paper.dataset(number, normalize)
-        lengths = {contender: plan.rounds if contender.kind in FAST else plan.timed_rounds}
-        if contender.kind in TWINS:
-            lengths[TWINS[contender.kind]] = plan.twin_rounds
+        lengths = {contender: plan.rounds if contender.name in FAST else plan.timed_rounds}
+        if contender.name in TWINS:
+            lengths[TWINS[contender.name]] = plan.twin_rounds
         for each, rounds in lengths.items():
             groups[number, normalize, str(each)] = plan.group(scene, each, rounds, timed=True)
     return groups
@@ -114,7 +114,7 @@ def _time(plan: PaperPlan) -> Groups:
 
 def _long(plan: PaperPlan) -> Groups:
     return {
-        (number, normalize): plan.group(paper.dataset(number, normalize), Contender("cslb"), LONGER * plan.rounds)
+        (number, normalize): plan.group(paper.dataset(number, normalize), PolicySpec("cslb"), LONGER * plan.rounds)
         for number in plan.datasets
         for normalize in plan.normalize
     }
@@ -129,7 +129,7 @@ def _arms(plan: PaperPlan) -> Groups:
                 scene = paper.correlated(f"{structure}, N = {n_arms}", n_arms, 50, 5, group_size, normalize)
                 for kind in ("ucb1", "cslb", "oful"):
                     key = (structure, n_arms, normalize, kind)
-                    groups[key] = plan.group(scene, Contender(kind), max(1, plan.rounds // 2))
+                    groups[key] = plan.group(scene, PolicySpec(kind), max(1, plan.rounds // 2))
     return groups
 
 
@@ -138,10 +138,10 @@ def _sizes(plan: PaperPlan) -> Groups:
     for name, (n_arms, dim, sketch_size, group_size) in SIZE_SCENES.items():
         for normalize in plan.normalize:
             scene = paper.correlated(name, n_arms, dim, sketch_size, group_size, normalize)
-            groups[name, normalize] = plan.group(scene, Contender("oful"))
+            groups[name, normalize] = plan.group(scene, PolicySpec("oful"))
             for l in SKETCH_SIZES:
                 if l <= dim:
-                    own = Contender("cslb", (("sketch_size", l),))
+                    own = PolicySpec("cslb", (("sketch_size", l),))
                     groups[name, l, normalize] = plan.group(scene, own)
     return groups
 
@@ -152,7 +152,7 @@ def _blocks(plan: PaperPlan) -> Groups:
         for data, group_size in (("full rank", 1), ("rank 10", 2 * d // 10)):
             scene = paper.correlated(f"{data}, d = {d}", 2 * d, d, 5, group_size, "unit")
             for kind in ("dbslinucb", "oful"):
-                groups[data, d, kind] = plan.group(scene, Contender(kind), plan.twin_rounds, timed=True)
+                groups[data, d, kind] = plan.group(scene, PolicySpec(kind), plan.twin_rounds, timed=True)
     return groups
 
 
@@ -163,7 +163,7 @@ def _growth(plan: PaperPlan) -> Groups:
     return {
         (engine, d, l): plan.group(
             paper.correlated(f"d = {d}, l = {l}", 2 * l, d, l, 1, "unit"),
-            Contender("cslb", (("engine", engine),)),
+            PolicySpec("cslb", (("engine", engine),)),
             rounds[engine],
             timed=True,
         )
@@ -179,7 +179,7 @@ def _search(plan: PaperPlan) -> Groups:
         for n in (n_arms, 4 * n_arms):
             scene = paper.correlated(str(number), n, dim, sketch_size, group_size, "max")
             for kind in TWINS if n == n_arms else ("soful", "cbscfd"):
-                for contender in (Contender(kind), TWINS[kind]):
+                for contender in (PolicySpec(kind), TWINS[kind]):
                     key = (number, n, str(contender))
                     groups[key] = plan.group(scene, contender, plan.twin_rounds, timed=True)
     return groups

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from sketchbandits.lab.contenders import KINDS
 from sketchbandits.lab.intervals import Interval
 from sketchbandits.lab.study import Plan
+from sketchbandits.policies.registry import POLICIES
 
 MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
 SCALES = "max: all arms divided by the largest norm; unit: each by its own."
@@ -141,9 +141,9 @@ def named(text: Any) -> str:
 
     def label(found: re.Match[str]) -> str:
         options = (found[2] or "").replace("=", " ").replace("_", " ").replace(",", ", ")
-        return f"{KINDS[found[1]].label} ({options})" if options else KINDS[found[1]].label
+        return f"{POLICIES[found[1]].label} ({options})" if options else POLICIES[found[1]].label
 
-    return re.sub(rf"\b({'|'.join(KINDS)})\b(?::([^\s;]*[^\s;,.)]))?", label, str(text))
+    return re.sub(rf"\b({'|'.join(POLICIES)})\b(?::([^\s;]*[^\s;,.)]))?", label, str(text))
 
 
 def listed(words: Iterable[Any]) -> str:

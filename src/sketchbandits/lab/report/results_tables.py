@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.lab.contenders import Contender
 from sketchbandits.lab.intervals import interval
 from sketchbandits.lab.own_case import OwnPlan
 from sketchbandits.lab.paper import setting as paper
@@ -27,6 +26,7 @@ from sketchbandits.lab.report.markup import (
 from sketchbandits.lab.scenes import Scene
 from sketchbandits.lab.study import Runs
 from sketchbandits.lab.tables import Study, contenders, places, scene_of
+from sketchbandits.policies.registry import PolicySpec
 
 SHARES = {"T/100": 0.01, "T/10": 0.1, "T/2": 0.5, "T": 1.0}
 
@@ -89,7 +89,7 @@ def horizon_table(plan: PaperPlan, study: Study) -> Markup:
     sentence = (
         f"In {changed} of {len(settings)} settings the policy that leads after T/100 rounds does not lead after T."
     )
-    own = Contender("cslb")
+    own = PolicySpec("cslb")
     if own in contenders(study["regret"]):
         counts = [sum(own.label in found[i] for found in leaders.values()) for i in range(len(SHARES))]
         sentence += f" CS-LB leads in {listed(counts)} of {len(settings)} after {listed(SHARES)}."
@@ -103,7 +103,7 @@ def horizon_table(plan: PaperPlan, study: Study) -> Markup:
 
 def _leader_cell(study: Study, place: tuple[Any, str], share: float) -> Markup:
     means = mean_regrets(study, place, share)
-    own = means.pop(Contender("cslb"), None)
+    own = means.pop(PolicySpec("cslb"), None)
     ratio = f"CS-LB / best other {times(min(means.values()), own)}" if means and own is not None else ""
     leader = tag("span", listed(leaders_after(study, place, share)))
     return join([leader, tag("span", ratio, class_="ends")], " ")
@@ -115,7 +115,7 @@ def leaders_after(study: Study, place: tuple[Any, str], share: float) -> list[st
     return [policy.label for policy, mean in means.items() if mean <= min(means.values())]
 
 
-def mean_regrets(study: Study, place: tuple[Any, str], share: float) -> dict[Contender, float]:
+def mean_regrets(study: Study, place: tuple[Any, str], share: float) -> dict[PolicySpec, float]:
     """The mean regret of each policy after a share of the rounds."""
     found = {}
     for policy in contenders(study["regret"]):

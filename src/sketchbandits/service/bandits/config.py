@@ -6,8 +6,8 @@ from typing import Any
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.lab.contenders import KINDS, Contender
 from sketchbandits.policies.base import Policy
+from sketchbandits.policies.registry import POLICIES, PolicySpec
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 SKETCH_SIZE = 5  # of policies that have one and are not given it
@@ -32,8 +32,8 @@ class BanditConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        validate.option("policy", self.policy, KINDS)
-        self.contender()
+        validate.option("policy", self.policy, POLICIES)
+        self.spec()
         if validate.number("exploration", self.exploration, least=0.0) > 1.0:
             raise ValueError(f"exploration must be a number from 0 to 1, got {self.exploration!r}")
         if self.deadline is not None and validate.positive("deadline", self.deadline) > LONGEST_DEADLINE:
@@ -42,18 +42,18 @@ class BanditConfig:
         validate.whole("pending", self.pending, least=0, most=100_000)
         validate.whole("seed", self.seed, least=0, most=2**63 - 1)
 
-    def contender(self) -> Contender:
+    def spec(self) -> PolicySpec:
         """The policy by name, its options checked."""
-        return Contender.of(self.policy, self.options)
+        return PolicySpec.of(self.policy, self.options)
 
     def build(self, arms: Floats) -> Policy:
         """The policy on these arms."""
-        return self.contender().build(arms, {"sketch_size": SKETCH_SIZE}, self.seed)
+        return self.spec().build(arms, {"sketch_size": SKETCH_SIZE}, self.seed)
 
     @property
     def policy_type(self) -> type[Policy]:
         """The class that `build` makes."""
-        return KINDS[self.policy].policy
+        return self.spec().policy_type
 
     def to_json(self) -> dict[str, Any]:
         """What `from_json` takes back."""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from sketchbandits.lab.contenders import KINDS
+from sketchbandits.policies.registry import POLICIES
 from sketchbandits.service.bandits.config import LONGEST_DEADLINE, NAME
 from sketchbandits.validate import LARGEST
 
@@ -27,7 +27,7 @@ Count = Annotated[int, Field(ge=1, le=BATCH, strict=False), BeforeValidator(_not
 Pending = Annotated[int, Field(ge=0, le=100_000, strict=False), BeforeValidator(_not_text)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=False), BeforeValidator(_not_text)]
 Policy = Literal["multiscale", "cslb", "oful", "linucb", "lints", "soful", "cbscfd", "dbslinucb", "cbrap", "ucb1"]
-assert set(Policy.__args__) == set(KINDS)  # type: ignore[attr-defined]
+assert set(Policy.__args__) == set(POLICIES)  # type: ignore[attr-defined]
 
 
 class Body(BaseModel):

@@ -1,4 +1,4 @@
-"""Policies by name: what is read, what is refused, how each looks and what it is built with."""
+"""Policies by name: what is parsed, what is refused and what each policy is built with."""
 
 import inspect
 import re
@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchbandits import CSLB, UCB1, Partition
-from sketchbandits.lab.contenders import KINDS, Contender, parse_policies
+from sketchbandits.policies.registry import POLICIES, PolicySpec, parse_policies
 
 ARMS = np.random.default_rng(0).standard_normal((11, 6))
 
 
 def options_of(kind):
     """The keywords of a policy's class, written down by its own signature."""
-    return sorted(set(inspect.signature(KINDS[kind].policy).parameters) - {"arms", "seed"})
+    return sorted(set(inspect.signature(POLICIES[kind].policy).parameters) - {"arms", "seed"})
 
 
-def typed(contender):
-    """A contender with the types of its values: 1, 1.0 and True are equal in Python."""
-    return contender.kind, [(name, type(value), value) for name, value in contender.options]
+def typed(spec):
+    """A policy with the types of its values: 1, 1.0 and True are equal in Python."""
+    return spec.name, [(name, type(value), value) for name, value in spec.options]
 
 
 # --- reading ---
@@ -46,11 +46,11 @@ def typed(contender):
     ],
 )
 def test_one_policy(text, kind, options):
-    assert typed(Contender.parse(text)) == typed(Contender(kind, tuple(sorted(options.items()))))
+    assert typed(PolicySpec.parse(text)) == typed(PolicySpec(kind, tuple(sorted(options.items()))))
 
 
 def test_options_are_kept_in_order_of_their_names():
-    one, two = (Contender.parse(f"cslb:{text}") for text in ("ridge=2,delta=0.5", "delta=0.5,ridge=2"))
+    one, two = (PolicySpec.parse(f"cslb:{text}") for text in ("ridge=2,delta=0.5", "delta=0.5,ridge=2"))
     assert one == two and hash(one) == hash(two)
     assert [name for name, _ in one.options] == ["delta", "ridge"]
 
@@ -63,12 +63,12 @@ def test_a_piece_with_an_equals_sign_belongs_to_the_policy_before():
 
 
 def test_the_order_given_is_kept():
-    assert [policy.kind for policy in parse_policies("ucb1, oful ,cslb")] == ["ucb1", "oful", "cslb"]
+    assert [policy.name for policy in parse_policies("ucb1, oful ,cslb")] == ["ucb1", "oful", "cslb"]
 
 
 def test_all_is_one_of_each_kind_or_of_those_wanted():
-    assert parse_policies(" all ") == tuple(Contender(kind) for kind in KINDS)
-    assert parse_policies("all", every=("ucb1", "cslb")) == (Contender("ucb1"), Contender("cslb"))
+    assert parse_policies(" all ") == tuple(PolicySpec(kind) for kind in POLICIES)
+    assert parse_policies("all", every=("ucb1", "cslb")) == (PolicySpec("ucb1"), PolicySpec("cslb"))
 
 
 def test_one_kind_with_other_options_is_another_policy():
@@ -91,9 +91,9 @@ def test_an_unknown_policy_is_named_with_those_allowed(text):
     with pytest.raises(ValueError, match=r"^policies must be some of ") as caught:
         parse_policies(text)
     message = str(caught.value)
-    assert all(kind in message for kind in KINDS)
+    assert all(kind in message for kind in POLICIES)
     assert "(or all)" in message
-    bad = next(name for name in (re.split("[:=]", piece)[0] for piece in text.split(",")) if name not in KINDS)
+    bad = next(name for name in (re.split("[:=]", piece)[0] for piece in text.split(",")) if name not in POLICIES)
     assert message.endswith(f"got {bad!r}")
 
 
@@ -132,47 +132,43 @@ VALUES = st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans(), st.
 
 
 @st.composite
-def contenders(draw):
-    kind = draw(st.sampled_from(list(KINDS)))
+def specs(draw):
+    kind = draw(st.sampled_from(list(POLICIES)))
     names = draw(st.lists(st.sampled_from(options_of(kind)), unique=True))
-    return Contender(kind, tuple((name, draw(VALUES)) for name in sorted(names)))
+    return PolicySpec(kind, tuple((name, draw(VALUES)) for name in sorted(names)))
 
 
 @settings(deadline=None)
-@given(contenders())
-def test_the_text_of_a_policy_reads_as_the_same_policy(contender):
-    again = Contender.parse(str(contender))
-    assert typed(again) == typed(contender)
-    assert str(again) == str(contender)
+@given(specs())
+def test_the_text_of_a_policy_reads_as_the_same_policy(spec):
+    again = PolicySpec.parse(str(spec))
+    assert typed(again) == typed(spec)
+    assert str(again) == str(spec)
 
 
 @settings(deadline=None)
-@given(st.lists(contenders(), min_size=1, max_size=4, unique=True))
+@given(st.lists(specs(), min_size=1, max_size=4, unique=True))
 def test_the_text_of_many_policies_reads_as_the_same_policies(many):
     assert list(map(typed, parse_policies(",".join(map(str, many))))) == list(map(typed, many))
 
 
-# --- looks ---
+# --- names ---
 
 
-def test_every_public_policy_is_a_kind():
-    assert {kind.policy for kind in KINDS.values()} == public_policies()
-    assert len(KINDS) == len(public_policies())
+def test_every_public_policy_is_registered():
+    assert {known.policy for known in POLICIES.values()} == public_policies()
+    assert len(POLICIES) == len(public_policies())
 
 
-def test_kinds_are_told_apart():
-    assert len({kind.colour.lower() for kind in KINDS.values()}) == len(KINDS)
-    assert len({kind.label for kind in KINDS.values()}) == len(KINDS)
-    assert all(re.fullmatch("#[0-9A-F]{6}", kind.colour) for kind in KINDS.values())
-    assert all(re.sub("[-_ ]", "", kind.label.lower()) == name for name, kind in KINDS.items())  # a label can be parsed
+def test_labels_differ_and_can_be_parsed():
+    assert len({known.label for known in POLICIES.values()}) == len(POLICIES)
+    assert all(PolicySpec.parse(known.label) == PolicySpec(name) for name, known in POLICIES.items())
 
 
-def test_label_colour_and_line():
+def test_a_label_shows_the_options():
     plain, own = parse_policies("soful,soful:sketch_size=8,shrink=every-round")
-    assert (plain.label, plain.line) == ("SOFUL", KINDS["soful"].line)
+    assert plain.label == "SOFUL"
     assert own.label == "SOFUL (shrink every-round, sketch size 8)"
-    assert own.colour == plain.colour == KINDS["soful"].colour
-    assert own.line == "--" and "--" not in {kind.line for kind in KINDS.values()}
 
 
 # --- building ---
@@ -180,34 +176,34 @@ def test_label_colour_and_line():
 
 def test_a_policy_takes_the_parameters_that_it_has():
     parameters = {"sketch_size": 3, "noise": 0.25, "ridge": 2.0, "delta": 0.125, "theta_norm": 3.0, "arm_norm": 9.0}
-    assert Contender("ucb1").build(ARMS, parameters, 0).settings == UCB1(ARMS, noise=0.25).settings
-    cslb = Contender("cslb").build(ARMS, parameters, 0)
+    assert PolicySpec("ucb1").build(ARMS, parameters, 0).settings == UCB1(ARMS, noise=0.25).settings
+    cslb = PolicySpec("cslb").build(ARMS, parameters, 0)
     assert type(cslb) is CSLB
     assert cslb.settings == CSLB(ARMS, **parameters).settings
 
 
 def test_own_options_come_before_the_experiments():
-    contender = Contender.parse("cslb:sketch_size=2,ridge=0.5")
-    settings = contender.build(ARMS, {"sketch_size": 5, "ridge": 2.0, "delta": 0.125}, 0).settings
+    spec = PolicySpec.parse("cslb:sketch_size=2,ridge=0.5")
+    settings = spec.build(ARMS, {"sketch_size": 5, "ridge": 2.0, "delta": 0.125}, 0).settings
     assert (settings["sketch_size"], settings["ridge"], settings["delta"]) == (2, 0.5, 0.125)
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", list(POLICIES))
 def test_every_kind_is_built_from_the_shared_parameters(kind):
-    policy = Contender(kind).build(ARMS, {"sketch_size": 3, "noise": 0.5}, 0)
-    assert type(policy) is KINDS[kind].policy
+    policy = PolicySpec(kind).build(ARMS, {"sketch_size": 3, "noise": 0.5}, 0)
+    assert type(policy) is POLICIES[kind].policy
     assert (policy.n_arms, policy.dim) == (11, 6)
 
 
 def test_the_seed_reaches_a_policy_that_draws():
-    one, again, other = (Contender("lints").build(ARMS, {}, seed).state.key for seed in (1, 1, 2))
+    one, again, other = (PolicySpec("lints").build(ARMS, {}, seed).state.key for seed in (1, 1, 2))
     assert np.array_equal(one, again)
     assert not np.array_equal(one, other)
 
 
 def test_arms_arrive_as_they_are():
-    single = Contender("cslb").build(ARMS.astype(np.float32), {"sketch_size": 3}, 0)
-    double = Contender("cslb").build(ARMS, {"sketch_size": 3}, 0)
+    single = PolicySpec("cslb").build(ARMS.astype(np.float32), {"sketch_size": 3}, 0)
+    double = PolicySpec("cslb").build(ARMS, {"sketch_size": 3}, 0)
     assert single.partition.tolerance == Partition.first_fit(ARMS.astype(np.float32), sketch_size=3).tolerance
     assert double.partition.tolerance < single.partition.tolerance
 
@@ -216,19 +212,19 @@ def test_a_missing_parameter_is_named():
     with pytest.raises(
         ValueError, match=r"^policies must have all their parameters, got 'soful:ridge=2': .*sketch_size"
     ):
-        Contender.parse("soful:ridge=2").build(ARMS, {"noise": 0.5}, 0)
+        PolicySpec.parse("soful:ridge=2").build(ARMS, {"noise": 0.5}, 0)
     with pytest.raises(ValueError, match=r"^sketch_size must be a whole number >= 1, got None"):
-        Contender.parse("cslb:ridge=2").build(ARMS, {"noise": 0.5}, 0)
+        PolicySpec.parse("cslb:ridge=2").build(ARMS, {"noise": 0.5}, 0)
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("kind", list(POLICIES))
 @pytest.mark.parametrize("value", ["0", "-1", "0.5", "1e300", "nan", "inf", "true", "none", "word", ""])
 def test_a_value_is_taken_or_refused_by_name(kind, value):
     for option in options_of(kind):
-        contender = Contender.parse(f"{kind}:{option}={value}")
+        spec = PolicySpec.parse(f"{kind}:{option}={value}")
         refusal = ""
         try:
-            contender.build(ARMS, {"sketch_size": 3}, 0)
+            spec.build(ARMS, {"sketch_size": 3}, 0)
         except ValueError as error:
             refusal = str(error)
         assert not refusal or option in refusal
