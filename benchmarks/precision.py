@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from sketchbandits import CBSCFD, CSLB, OFUL, SOFUL, DBSLinUCB
-from sketchbandits.policies.base import MEAN, WIDTH2
 from sketchbandits.policies.cslb.layout import SLOT
+from sketchbandits.policies.rounds import MEAN, WIDTH2
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import naive

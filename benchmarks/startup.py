@@ -122,7 +122,7 @@ def exercise(policy: Any, path: Path, env: Any) -> None:
     loaded.update(loaded.select(), 0.5)
     loaded.copy().update(0, 0.5)
     loaded.update_many([0, 1], [0.5, 0.5])
-    loaded.play((np.arange(3, dtype=np.uint8), np.zeros(3, np.float32)), book="matches")
+    loaded.play((np.arange(3, dtype=np.uint8), np.zeros(3, np.float32)), learn="matches")
     if policy.runs_compiled:
         loaded.play_rounds(env.means, env.gaps, np.zeros(30))
         loaded.play_rounds(env.means.copy(), env.gaps.copy(), np.zeros(30))  # writable arrays are another type to Numba

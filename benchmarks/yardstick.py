@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import UCB1
 from sketchbandits.kernels.linalg import add_exactly, tied_argmax
-from sketchbandits.policies.base import general_play, register
+from sketchbandits.policies.rounds import general_play, register
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -265,15 +265,15 @@ def batches_are_single_updates(make: Make) -> None:
 def replays_are_loops(make: Make) -> None:
     """`play` gives the choices of a loop of `select` and `update` over the log, and leaves the same state."""
     arms = _arms()
-    for book in ("all", "matches"):
+    for learn in ("all", "matches"):
         slow, fast = _twins(make(arms))
         if not hasattr(fast, "update_many"):
             return
-        logged, rewards, expected = _log(slow, arms, matches=book == "matches")
-        choices = fast.play((logged, rewards), book=book)
+        logged, rewards, expected = _log(slow, arms, matches=learn == "matches")
+        choices = fast.play((logged, rewards), learn=learn)
         assert choices.dtype == np.int64, f"play must give int64, gave {choices.dtype}"
-        assert choices.tolist() == expected, f"play(book={book!r}) must give what select gave before each event"
-        assert _same(_snapshot(slow), _snapshot(fast)), f"play(book={book!r}) must leave what the loop leaves"
+        assert choices.tolist() == expected, f"play(learn={learn!r}) must give what select gave before each event"
+        assert _same(_snapshot(slow), _snapshot(fast)), f"play(learn={learn!r}) must leave what the loop leaves"
 
 
 def _bad_batches() -> Iterator[tuple[Any, Any, str]]:
@@ -288,7 +288,7 @@ def _bad_batches() -> Iterator[tuple[Any, Any, str]]:
 
 
 def refused_batches_change_nothing(make: Make) -> None:
-    """One bad entry refuses a whole batch, by the argument's name and the entry's position; nothing is booked."""
+    """One bad entry refuses a whole batch, by the argument's name and the entry's position; nothing is recorded."""
     arms = _arms()
     policy = make(arms)
     if not hasattr(policy, "update_many"):
@@ -299,7 +299,7 @@ def refused_batches_change_nothing(make: Make) -> None:
         _refuses(partial(policy.update_many, logged, rewards), word, f"update_many({logged!r}, {rewards!r})")
         _refuses(partial(policy.play, (logged, rewards)), word, f"play(({logged!r}, {rewards!r}))")
     _refuses(partial(policy.play, [0, 1, 2]), "batch", "a batch that is no pair")
-    _refuses(partial(policy.play, ([0], [0.5]), book="some"), "book", "book='some'")
+    _refuses(partial(policy.play, ([0], [0.5]), learn="some"), "learn", "learn='some'")
     assert _same(before, _snapshot(policy)), "a refused batch must leave the state alone"
 
 
@@ -405,7 +405,7 @@ def contextual_batches(make: Make) -> None:
 
 
 def contextual_refused_batches(make: Make) -> None:
-    """One bad row or reward refuses a whole batch by name; nothing is booked."""
+    """One bad row or reward refuses a whole batch by name; nothing is recorded."""
     policy = make(DIM)
     if not hasattr(policy, "update_many"):
         return

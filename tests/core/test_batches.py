@@ -30,12 +30,12 @@ def uniform_log(size, seed=1):
     return arms, ARMS[arms] @ generator.normal(size=D) + 0.3 * generator.normal(size=size)
 
 
-def slow_replay(policy, arms, rewards, book):
+def slow_replay(policy, arms, rewards, learn):
     """Li, Chu, Langford and Wang's replay, literally; returns choices and the rewards that were kept."""
     choices, kept = [], []
     for arm, reward in zip(arms.tolist(), rewards.tolist(), strict=True):
         choices.append(policy.select())
-        if book == "matches" and choices[-1] != arm:
+        if learn == "matches" and choices[-1] != arm:
             continue
         policy.update(arm, reward)
         kept.append(reward)
@@ -78,7 +78,7 @@ def test_a_bad_batch_is_refused_by_argument_position_value_and_what_is_allowed(a
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         policy.update_many(arms, rewards)
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        policy.play((arms, rewards), book="matches")
+        policy.play((arms, rewards), learn="matches")
     assert memory(policy) == before
 
 
@@ -88,9 +88,9 @@ def test_a_batch_to_play_is_a_pair(batch):
         UCB1(ARMS).play(batch)
 
 
-def test_book_is_one_of_two_words():
-    with pytest.raises(ValueError, match="book must be one of 'all', 'matches', got True"):
-        UCB1(ARMS).play(([0], [1.0]), book=True)
+def test_learn_is_one_of_two_words():
+    with pytest.raises(ValueError, match="learn must be one of 'all', 'matches', got True"):
+        UCB1(ARMS).play(([0], [1.0]), learn=True)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_book_is_one_of_two_words():
         (np.array([0, 7, 3], object), np.array([1, -2, 0.5], object)),
     ],
 )
-def test_every_kind_of_sequence_books_the_same(arms, rewards):
+def test_every_kind_of_sequence_is_recorded_alike(arms, rewards):
     single, batch = UCB1(ARMS), UCB1(ARMS)
     for arm, reward in ((0, 1.0), (7, -2.0), (3, 0.5)):
         single.update(arm, reward)
@@ -136,19 +136,19 @@ def test_an_empty_batch_changes_nothing(make):
     assert choices.shape == (0,) and choices.dtype == np.int64
 
 
-@pytest.mark.parametrize("book", ["all", "matches"])
+@pytest.mark.parametrize("learn", ["all", "matches"])
 @pytest.mark.parametrize("name", ["cslb", "cslb-logdet", "cslb-sketch", "oful-rare", "lints", "soful-ts", "ucb1"])
-def test_a_replay_follows_the_slow_one(name, book):
+def test_a_replay_follows_the_slow_one(name, learn):
     arms, rewards = uniform_log(rounds(2_000, 120))
     slow, fast = POLICIES[name](ARMS), POLICIES[name](ARMS)
-    expected, kept = slow_replay(slow, arms, rewards, book)
-    choices = fast.play((arms, rewards), book=book)
+    expected, kept = slow_replay(slow, arms, rewards, learn)
+    choices = fast.play((arms, rewards), learn=learn)
     assert choices.tolist() == expected
     assert memory(fast) == memory(slow)
-    own = choices == arms if book == "matches" else np.ones(arms.size, bool)
+    own = choices == arms if learn == "matches" else np.ones(arms.size, bool)
     assert rewards[own].tolist() == kept
     assert fast.counts.sum() == own.sum()
-    if book == "matches":
+    if learn == "matches":
         assert 0 < own.sum() < arms.size
 
 
@@ -163,7 +163,7 @@ def test_the_replay_of_a_uniform_log_is_unbiased_and_that_of_a_filtered_log_is_n
             return 4
 
     def estimate(shown):
-        choices = Fixed(ARMS).play((arms[shown], rewards[shown]), book="matches")
+        choices = Fixed(ARMS).play((arms[shown], rewards[shown]), learn="matches")
         return rewards[shown][choices == arms[shown]].mean()
 
     error = 5 / np.sqrt(arms.size / N)
@@ -174,10 +174,10 @@ def test_the_replay_of_a_uniform_log_is_unbiased_and_that_of_a_filtered_log_is_n
 @pytest.mark.parametrize("name", WITH_FUNCTION)
 def test_a_radius_function_is_asked_after_every_reward_of_a_batch(name):
     arms, rewards = uniform_log(60)
-    for book in ("all", "matches"):
+    for learn in ("all", "matches"):
         slow, fast = WITH_FUNCTION[name](half_radius), WITH_FUNCTION[name](half_radius)
-        expected, _ = slow_replay(slow, arms, rewards, book)
-        assert fast.play((arms, rewards), book=book).tolist() == expected
+        expected, _ = slow_replay(slow, arms, rewards, learn)
+        assert fast.play((arms, rewards), learn=learn).tolist() == expected
         assert memory(fast) == memory(slow)
     single, batch = WITH_FUNCTION[name](half_radius), WITH_FUNCTION[name](half_radius)
     slow_replay(single, arms, rewards, "all")
@@ -186,7 +186,7 @@ def test_a_radius_function_is_asked_after_every_reward_of_a_batch(name):
 
 
 @pytest.mark.parametrize("name", WITH_FUNCTION)
-def test_a_radius_function_that_fails_in_a_batch_leaves_all_of_it_unbooked(name):
+def test_a_radius_function_that_fails_in_a_batch_leaves_all_of_it_unrecorded(name):
     def fragile(n, logdet):
         return float("nan") if n >= 6 else 1.0
 
@@ -207,10 +207,10 @@ class Counting(UCB1):
 
     def __init__(self, arms):
         super().__init__(arms)
-        self.booked = 0
+        self.recorded = 0
 
     def update(self, arm, reward):
-        self.booked += 1
+        self.recorded += 1
         if reward == 13.0:
             raise RuntimeError("unlucky")
         super().update(arm, reward / 2)
@@ -222,12 +222,12 @@ def test_a_subclass_that_overrides_update_is_not_bypassed_and_rolled_back():
     batch.update_many(arms, rewards)
     replay.play((arms, rewards))
     halved.update_many(arms, rewards / 2)
-    assert batch.booked == replay.booked == 40
+    assert batch.recorded == replay.recorded == 40
     assert memory(batch) == memory(replay) == memory(halved)
     for call in (batch.update_many, lambda *log: batch.play(log)):
         with pytest.raises(RuntimeError, match="unlucky"):
             call([1, 2, 3], [1.0, 13.0, 1.0])
-        assert batch.booked == 40 and memory(batch) == memory(halved)
+        assert batch.recorded == 40 and memory(batch) == memory(halved)
 
 
 def test_a_subclass_that_overrides_select_replays_its_own_choices():
@@ -237,7 +237,7 @@ def test_a_subclass_that_overrides_select_replays_its_own_choices():
 
     arms, rewards = uniform_log(80)
     policy = Stubborn(ARMS)
-    assert set(policy.play((arms, rewards), book="matches")) == {3}
+    assert set(policy.play((arms, rewards), learn="matches")) == {3}
     assert policy.counts.sum() == policy.counts[3] == (arms == 3).sum()
 
 
@@ -329,8 +329,8 @@ def test_thompson_draws_of_a_replay_are_those_of_the_loop():
     arms, rewards = uniform_log(rounds(500, 100), seed=5)
     loop, replay, other = LinTS(ARMS, seed=4), LinTS(ARMS, seed=4), LinTS(ARMS, seed=5)
     expected, _ = slow_replay(loop, arms, rewards, "matches")
-    assert replay.play((arms, rewards), book="matches").tolist() == expected
-    assert other.play((arms, rewards), book="matches").tolist() != expected
+    assert replay.play((arms, rewards), learn="matches").tolist() == expected
+    assert other.play((arms, rewards), learn="matches").tolist() != expected
 
 
 def test_masked_entries_are_refused():

@@ -43,7 +43,7 @@ with event.install_listener("numba:compile", Listener()):
     policy.update_many(arms, rewards)
     before = len(compiled)
     policy.update_many([1, 2, 2], [1.0, 0.5, 2.0])
-    policy.play((arms, rewards), book="matches")
+    policy.play((arms, rewards), learn="matches")
     assert len(compiled) == before, compiled[before:]
     print(len(compiled), policy.bounds()[1])
 """

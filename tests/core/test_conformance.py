@@ -90,8 +90,8 @@ class Hurried(UCB1):
 class Foresighted(UCB1):
     """Its replay says what it chose after each event."""
 
-    def play(self, batch, *, book="all"):
-        choices = super().play(batch, book=book)
+    def play(self, batch, *, learn="all"):
+        choices = super().play(batch, learn=learn)
         return np.append(choices[1:], self.select())
 
 

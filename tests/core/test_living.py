@@ -7,7 +7,6 @@ from conftest import rounds
 
 from sketchbandits import CSLB, MultiscaleCSLB, Partition
 from sketchbandits.environments import correlated_arms, subspace_arms
-from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2
 from sketchbandits.policies.cslb import changing_clusters as living
 from sketchbandits.policies.cslb.changing_clusters import Repartition
 from sketchbandits.policies.cslb.coordinates import current_stats
@@ -36,6 +35,7 @@ from sketchbandits.policies.multiscale.state import (
     SPACE,
     VERSION,
 )
+from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2
 from sketchbandits.snapshot import leaves
 
 DELTA = 0.05

@@ -18,7 +18,6 @@ from test_properties import examples
 from sketchbandits import MultiscaleCSLB, Partition
 from sketchbandits.confidence import ellipsoid_radius, mixture_radius
 from sketchbandits.environments import LinearEnvironment, correlated_arms, subspace_arms, uniform_parameter
-from sketchbandits.policies.base import general_play
 from sketchbandits.policies.cslb.layout import SLOT
 from sketchbandits.policies.multiscale.space import ask_space
 from sketchbandits.policies.multiscale.state import (
@@ -31,6 +30,7 @@ from sketchbandits.policies.multiscale.state import (
     SPACE,
     VERSION,
 )
+from sketchbandits.policies.rounds import general_play
 from sketchbandits.snapshot import leaves
 
 

@@ -25,8 +25,8 @@ from sketchbandits.environments import (
     subspace_arms,
     uniform_parameter,
 )
-from sketchbandits.policies.base import general_play
 from sketchbandits.policies.fits.ridge import LOGDET
+from sketchbandits.policies.rounds import general_play
 
 COMMON = {"ridge": 0.6, "noise": 0.7, "theta_norm": 1.3, "delta": 0.05}
 N, D = 23, 11

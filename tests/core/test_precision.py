@@ -9,7 +9,6 @@ from numba import njit
 
 from sketchbandits import CBSCFD, CSLB, OFUL, SOFUL, DBSLinUCB, LinTS, MultiscaleCSLB
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
-from sketchbandits.policies.base import MEAN, WIDTH2, absorb, choose
 from sketchbandits.policies.cslb.layout import SLOT
 from sketchbandits.policies.multiscale.state import (
     INFORMATION,
@@ -21,6 +20,7 @@ from sketchbandits.policies.multiscale.state import (
     REWARD_LOST,
     SHOWN,
 )
+from sketchbandits.policies.rounds import MEAN, WIDTH2, absorb, choose
 
 CLUSTERING = (CSLB, MultiscaleCSLB)
 

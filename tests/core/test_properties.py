@@ -16,9 +16,9 @@ from scipy import stats
 from sketchbandits import CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, Partition
 from sketchbandits.confidence import closed_information
 from sketchbandits.kernels.counter import normals, philox
-from sketchbandits.policies.base import WIDTH2
 from sketchbandits.policies.cslb.layout import GROWTH, LOGDET, SLOT
 from sketchbandits.policies.fits import ridge
+from sketchbandits.policies.rounds import WIDTH2
 from sketchbandits.sketches import DyadicBlocks, FrequentDirections, SpectralCompensation
 from sketchbandits.sketches.base import information, inverse_norms
 

@@ -12,8 +12,8 @@ from conftest import rounds
 
 from sketchbandits import CSLB, MultiscaleCSLB, Partition
 from sketchbandits.environments import subspace_arms
-from sketchbandits.policies.base import WIDTH2
 from sketchbandits.policies.cslb.layout import FORM, LEAK, LISTED, OFF_SPAN, OFFSET, SLOT
+from sketchbandits.policies.rounds import WIDTH2
 from sketchbandits.snapshot import leaves
 
 MAKE = {

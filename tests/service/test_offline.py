@@ -188,7 +188,7 @@ def test_among_sets_a_policy_plays_as_it_plays_compiled():
     [log] = adaptive_logs(1, rounds(3_000, 300), 5)
     for policy in (OFUL(ARMS), UCB1(ARMS), LinTS(ARMS, seed=1)):
         twin, everything = policy.copy(), np.arange(log.arms.size)
-        compiled = policy.play((log.arms, log.rewards), book="matches") == log.arms
+        compiled = policy.play((log.arms, log.rewards), learn="matches") == log.arms
         plain = offline._play_among_sets(twin, log, everything, np.full(log.arms.size, EVERY_ARM))
         assert np.array_equal(plain, compiled) and 0 < plain.sum() < plain.size
         np.testing.assert_array_equal(twin.bounds(), policy.bounds())

@@ -15,7 +15,7 @@ class ReplayEnvironment:
     Cost: ``O(n log n)`` once for ``n`` logged rewards, ``O(1)`` a reward.
     Reference: the bootstrap, Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of Statistics 7(1),
     1979.
-    Departures, or choices made here: replaying the log event by event, ``Policy.play(book="matches")``, is unbiased
+    Departures, or choices made here: replaying the log event by event, ``Policy.play(learn="matches")``, is unbiased
     only where arms were logged uniformly at random. People choose what they rate, so here the log is taken as a
     population: a mean is of those who chose the arm, and nothing is said of the others. The means are in general not
     linear in the arms, so the confidence bounds of linear policies carry no guarantee. Rewards in an interval of length

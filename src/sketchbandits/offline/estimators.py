@@ -177,14 +177,14 @@ def _matches(log: LoggedDecisions, policy: Policy, places: Ints, generator: np.r
     kept = places[generator.random(places.size) < chance]
     if log.chosen_from is None:
         kept = generator.permutation(kept)
-        own = twin.play((log.arms[kept], log.rewards[kept]), book="matches") == log.arms[kept]
+        own = twin.play((log.arms[kept], log.rewards[kept]), learn="matches") == log.arms[kept]
     else:
         own = _play_among_sets(twin, log, kept, log.chosen_from[kept])
     return kept[own]
 
 
 def _play_among_sets(policy: Policy, log: LoggedDecisions, kept: Ints, chosen_from: Ints) -> Mask:
-    """`Policy.play` with ``book="matches"`` where each event has its own arms to choose from."""
+    """`Policy.play` with ``learn="matches"`` where each event has its own arms to choose from."""
     own = np.zeros(kept.size, np.bool_)
     choices: dict[int, int] = {}  # by set, until something is learned
     events = zip(log.arms[kept].tolist(), log.rewards[kept].tolist(), chosen_from.tolist(), strict=True)

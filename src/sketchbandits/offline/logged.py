@@ -9,7 +9,7 @@ import numpy as np
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats, Ints
-from sketchbandits.policies.base import checked_arms
+from sketchbandits.policies.inputs import checked_arms
 from sketchbandits.policies.pending.rule import Mask
 from sketchbandits.service.log.events import Kind, Record, features_of, parsed
 

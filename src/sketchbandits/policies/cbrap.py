@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.policies.base import check_shared, constant_radius
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.fits.ridge import RidgePolicy, build
+from sketchbandits.policies.parameters import check_shared, constant_radius
 
 
 def draw_projection(generator: np.random.Generator, sketch_size: int, dim: int) -> Floats:

@@ -11,7 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.policies.base import Policy, checked_arms, choose
+from sketchbandits.policies.base import Policy
+from sketchbandits.policies.inputs import checked_arms
+from sketchbandits.policies.rounds import choose
 
 
 class Growing(Policy):

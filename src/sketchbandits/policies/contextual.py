@@ -18,15 +18,9 @@ from sketchbandits.confidence import CLOSED, KIND, SCALE, VALUE, radius_at, radi
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key, normals
 from sketchbandits.kernels.linalg import Floats, solve_upper, tied_argmax, triangular_norms, triangular_step
-from sketchbandits.policies.base import (
-    Radius,
-    Shared,
-    all_or_nothing,
-    called_radius,
-    checked_rewards,
-    constant_radius,
-    radius_array,
-)
+from sketchbandits.policies.guard import all_or_nothing
+from sketchbandits.policies.inputs import checked_rewards
+from sketchbandits.policies.parameters import Radius, Shared, called_radius, constant_radius, radius_array
 
 SAMPLES, LOGDET = range(2)
 

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
-from sketchbandits.policies.base import Radius, check_radius, check_shared
 from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
 from sketchbandits.policies.fits.sketched import SketchedPolicy
+from sketchbandits.policies.parameters import Radius, check_radius, check_shared
 from sketchbandits.sketches.base import block_count, dyadic_state
 
 

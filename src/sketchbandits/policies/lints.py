@@ -24,19 +24,12 @@ from sketchbandits.confidence import HORIZON, SCALE, radius_at, sampling_share
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key, normals
 from sketchbandits.kernels.linalg import Floats, Ints, combine, matvec, root_step, tied_argmax
-from sketchbandits.policies.base import (
-    MEAN,
-    WIDTH2,
-    Policy,
-    Radius,
-    check_radius,
-    check_shared,
-    radius_array,
-    register,
-)
+from sketchbandits.policies.base import Policy
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.fits.ridge import LOGDET, SAMPLES, RidgePolicy, book, build, refit_all, step_is_sound
+from sketchbandits.policies.parameters import Radius, check_radius, check_shared, radius_array
 from sketchbandits.policies.pending.rule import Mask, draw_round, first_among
+from sketchbandits.policies.rounds import MEAN, WIDTH2, register
 
 
 class LinTSState(NamedTuple):

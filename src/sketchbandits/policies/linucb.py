@@ -13,9 +13,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
-from sketchbandits.policies.base import check_shared, constant_radius
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.fits.ridge import GrowingRidge, build
+from sketchbandits.policies.parameters import check_shared, constant_radius
 
 
 class LinUCB(GrowingRidge):

@@ -20,10 +20,10 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
-from sketchbandits.policies.base import Radius, check_radius, check_shared, radius_array
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.fits import ridge as ridge_fit
 from sketchbandits.policies.fits.ridge import GrowingRidge
+from sketchbandits.policies.parameters import Radius, check_radius, check_shared, radius_array
 
 
 class OFUL(GrowingRidge):

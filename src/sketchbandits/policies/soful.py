@@ -24,10 +24,10 @@ from numpy.typing import ArrayLike
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.policies.base import Radius, Shared, check_radius, check_shared
 from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
 from sketchbandits.policies.fits.sketched import SketchedPolicy
 from sketchbandits.policies.lints import sampling_array, sampling_settings
+from sketchbandits.policies.parameters import Radius, Shared, check_radius, check_shared
 from sketchbandits.sketches.base import fixed_size_state
 
 

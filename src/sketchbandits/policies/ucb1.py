@@ -18,9 +18,9 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, Ints, add_exactly, tied_argmax
-from sketchbandits.policies.base import LOST, SUM, register
 from sketchbandits.policies.changing_arms import Growing, widened
 from sketchbandits.policies.pending.rule import PULLS, WIDTH2, Outlook, new_outlook, register_outlook
+from sketchbandits.policies.rounds import LOST, SUM, register
 
 MEAN, SPREAD = range(2)  # SPREAD: 1/sqrt(n), +inf before the first reward
 ROUND = 0
@@ -101,6 +101,8 @@ register_outlook(Counts, discount=discount, fits=always_fits)
 
 class UCB1(Growing):
     """UCB1 on a fixed arm set; of ``arms`` only the number of rows matters. ``noise`` is R. Nothing is random."""
+
+    pending_by_default = True  # without them every decision of a delay repeats one arm: 2,088 against 1,176 regret
 
     def __init__(self, arms: ArrayLike, *, noise: float = 1.0, exploration: float = 2.0, seed: Any = None) -> None:
         super().__init__(arms)

@@ -26,7 +26,7 @@ from sketchbandits import validate
 from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, Policy, Shared, checked_arms, choose
+from sketchbandits.policies.base import Policy
 from sketchbandits.policies.cslb.coordinates import estimate_of, frame_of
 from sketchbandits.policies.cslb.layout import (
     A_START,
@@ -46,6 +46,9 @@ from sketchbandits.policies.cslb.layout import (
     START,
 )
 from sketchbandits.policies.cslb.spare_slots import SPARE, Found, Spans, block, book_again, refit, sizes, with_rooms
+from sketchbandits.policies.inputs import checked_arms
+from sketchbandits.policies.parameters import Shared
+from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, choose
 
 
 class Repartition(NamedTuple):

@@ -25,7 +25,6 @@ from sketchbandits.kernels.linalg import (
     whiten,
 )
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, register
 from sketchbandits.policies.cslb.layout import (
     A_START,
     ARM_AT,
@@ -64,6 +63,7 @@ from sketchbandits.policies.cslb.shortlist import (
     step_listed,
 )
 from sketchbandits.policies.cslb.tournament import build_tree, first_cluster, put_sentinel, scan_clusters
+from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, register
 
 
 class CoordinateState(NamedTuple):
@@ -324,7 +324,7 @@ def flat_step(
     arm: int,
     reward: float,
 ) -> None:
-    """`base.general_step` on the state's fields: Numba takes arrays from Python in half the time of their tuple."""
+    """`rounds.general_step` on the state's fields: Numba takes arrays from Python in half the time of their tuple."""
     flat_absorb(
         counts, place, stats, shape, level, clock, radius, coordinates, whitened, core, listed, work, arm, reward
     )
@@ -352,7 +352,7 @@ def flat_steps(
     matches: bool,
     choices: Ints,
 ) -> None:
-    """`base.general_steps` on the state's fields."""
+    """`rounds.general_steps` on the state's fields."""
     for t in range(arms.size):
         choices[t] = choice[0]
         if not matches or choices[t] == arms[t]:
@@ -377,7 +377,7 @@ def flat_steps(
 
 @kernel
 def play(state: CoordinateState, means: Floats, gaps: Floats, noise: Floats) -> float:
-    """`base.general_play` with the state's arrays at hand and the paper's choice in line: a sixth of the time."""
+    """`rounds.general_play` with the state's arrays at hand and the paper's choice in line: a sixth of the time."""
     choice, counts, place, stats, shape, level, clock = (
         state.choice,
         state.counts,

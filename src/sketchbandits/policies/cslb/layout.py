@@ -12,7 +12,8 @@ from sketchbandits.confidence import FIXED, KIND, THETA_NORM, radius_at
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, Ints, add_exactly, tie_threshold
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, Shared
+from sketchbandits.policies.parameters import Shared
+from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2
 
 # More rows of ``stats``: the largest value a bound may take, +inf for the paper's radius; what is added to the bound of
 # an arm off its cluster's span, -inf for one that may not be played; how far off that span it is.

@@ -38,17 +38,6 @@ from sketchbandits import validate
 from sketchbandits.confidence import radius_value
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.base import (
-    MEAN,
-    WIDTH2,
-    Radius,
-    Shared,
-    called_radius,
-    check_radius,
-    check_shared,
-    choose,
-    radius_array,
-)
 from sketchbandits.policies.cslb import coordinates as cslb_coordinates
 from sketchbandits.policies.cslb import sketch as cslb_sketch
 from sketchbandits.policies.cslb.changing_clusters import Living, check_partition, warn_of_tolerance
@@ -71,8 +60,10 @@ from sketchbandits.policies.cslb.layout import (
 )
 from sketchbandits.policies.cslb.sentinel import lists_of, set_all_sentinels, set_sentinel
 from sketchbandits.policies.cslb.spare_slots import refit
+from sketchbandits.policies.parameters import Radius, Shared, called_radius, check_radius, check_shared, radius_array
 from sketchbandits.policies.pending.clusters import cluster_outlook
 from sketchbandits.policies.pending.rule import Outlook
+from sketchbandits.policies.rounds import MEAN, WIDTH2, choose
 
 _ENGINES = {"coordinates": cslb_coordinates, "sketch": cslb_sketch}
 
@@ -153,6 +144,7 @@ class CSLB(Living):
             "tolerance": tolerance,
             "horizon": horizon,
         }
+        self._decide_pending()
         _compile_warm_up(engine)
         with self._warm_up():
             # The caller's own array, not our float64 copy of it: a float32 input has its own tolerance.
@@ -160,6 +152,14 @@ class CSLB(Living):
                 arms, sketch_size=sketch_size, tolerance=tolerance or None
             )
             self._build_state()
+
+    def _decide_pending(self) -> None:
+        """Pending decisions lower the regret with the paper's radius only, see docs/delays.md."""
+        self.pending_by_default = self.settings["radius"] == "paper"
+
+    def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
+        super()._restore(extra)
+        self._decide_pending()
 
     def _build_state(self, partitions: int = 1) -> None:
         """The state before the first reward, on the ``partitions``-th partition."""

@@ -35,7 +35,6 @@ from sketchbandits.kernels.linalg import (
     spread,
     tie_threshold,
 )
-from sketchbandits.policies.base import MEAN, WIDTH2
 from sketchbandits.policies.cslb.layout import (
     A_START,
     CAP,
@@ -49,6 +48,7 @@ from sketchbandits.policies.cslb.layout import (
     Z_START,
     first_in,
 )
+from sketchbandits.policies.rounds import MEAN, WIDTH2
 
 LEAST_ARMS = 4096  # clusters from this size on keep shortlists, unless asked otherwise
 OUTER, INNER = 16, 256  # the lists hold at most this part of the arms

@@ -21,10 +21,10 @@ from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import MAX_STEPS, ROUNDING, Floats, Ints, assign, remove_projection
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.base import MEAN, WIDTH2, register
 from sketchbandits.policies.cslb.layout import ARM_AT, CHANGED, LOGDET, START, STEPS, Sentinels, book
 from sketchbandits.policies.cslb.sentinel import next_arm
 from sketchbandits.policies.cslb.tournament import build_tree
+from sketchbandits.policies.rounds import MEAN, WIDTH2, register
 
 
 class LiteralState(NamedTuple):

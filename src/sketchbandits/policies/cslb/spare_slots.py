@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from sketchbandits.kernels.linalg import Floats, Ints, remove_projection
 from sketchbandits.partition.first_fit import unit_rows
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.base import LOST, SUM
 from sketchbandits.policies.cslb.coordinates import estimate_of, frame_of, lay_out, refit_cluster
 from sketchbandits.policies.cslb.layout import (
     A_START,
@@ -38,6 +37,7 @@ from sketchbandits.policies.cslb.layout import (
     Z_START,
 )
 from sketchbandits.policies.cslb.tournament import build_tree
+from sketchbandits.policies.rounds import LOST, SUM
 
 SPARE = 8  # one more cluster for so many, whenever a new one is needed
 

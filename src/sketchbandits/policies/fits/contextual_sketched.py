@@ -10,7 +10,6 @@ from sketchbandits.confidence import LOG_SHARE
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.policies.base import Radius, Shared, radius_array
 from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.policies.fits.sketched import (
     SAMPLES,
@@ -21,6 +20,7 @@ from sketchbandits.policies.fits.sketched import (
     sampling_scale,
     sketch_radius,
 )
+from sketchbandits.policies.parameters import Radius, Shared, radius_array
 from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches.base import SketchState
 

@@ -28,9 +28,11 @@ from sketchbandits.kernels.linalg import (
     tied_argmax,
     whiten,
 )
-from sketchbandits.policies.base import LOST, MEAN, SUM, WIDTH2, Policy, called_radius, register
+from sketchbandits.policies.base import Policy
 from sketchbandits.policies.changing_arms import Growing, widened
+from sketchbandits.policies.parameters import called_radius
 from sketchbandits.policies.pending.rule import Outlook, grow, new_outlook, register_outlook
+from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, register
 
 SAMPLES, LOGDET, GROWTH, STEPS, SWITCH, SWITCHED_AT = range(6)  # entries of ``level``
 

@@ -50,20 +50,11 @@ from sketchbandits.kernels.linalg import (
     spread,
     tied_argmax,
 )
-from sketchbandits.policies.base import (
-    LOST,
-    MEAN,
-    SUM,
-    WIDTH2,
-    Policy,
-    Radius,
-    Shared,
-    called_radius,
-    radius_array,
-    register,
-)
+from sketchbandits.policies.base import Policy
+from sketchbandits.policies.parameters import Radius, Shared, called_radius, radius_array
 from sketchbandits.policies.pending.imagined import imagined
 from sketchbandits.policies.pending.rule import Mask, Outlook, draw_round, first_among, new_outlook
+from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, register
 from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches.base import ALPHA, COMPENSATED, RANK, ROWS, SHRUNK, SketchState
 

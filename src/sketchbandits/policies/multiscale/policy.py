@@ -37,8 +37,6 @@ from sketchbandits import validate
 from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.base import MEAN, WIDTH2, Shared, check_radius, check_shared, radius_array
-from sketchbandits.policies.base import choose as choose_next
 from sketchbandits.policies.cslb.changing_clusters import Living, check_partition, later_share, warn_of_tolerance
 from sketchbandits.policies.cslb.coordinates import build as build_clusters
 from sketchbandits.policies.cslb.layout import (
@@ -76,8 +74,11 @@ from sketchbandits.policies.multiscale.state import (
     number_rays,
     space_features,
 )
+from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_array
 from sketchbandits.policies.pending.multiscale import multiscale_outlook
 from sketchbandits.policies.pending.rule import Outlook
+from sketchbandits.policies.rounds import MEAN, WIDTH2
+from sketchbandits.policies.rounds import choose as choose_next
 from sketchbandits.policies.streaming.policy import ContextualMultiscale
 
 SHARES = {"direction": 0.9, "cluster": 0.09, "space": 0.01}

@@ -16,7 +16,6 @@ from sketchbandits.kernels.linalg import (
     gram_step,
     tie_threshold,
 )
-from sketchbandits.policies.base import MEAN, WIDTH2, register
 from sketchbandits.policies.cslb.coordinates import is_sound, refit_cluster, step_few, step_many
 from sketchbandits.policies.cslb.layout import (
     A_START,
@@ -58,6 +57,7 @@ from sketchbandits.policies.multiscale.state import (
     VERSION,
     MultiscaleState,
 )
+from sketchbandits.policies.rounds import MEAN, WIDTH2, register
 
 
 @kernel
@@ -359,7 +359,7 @@ def choose(state: MultiscaleState) -> None:
 
 @kernel
 def play(state: MultiscaleState, means: Floats, gaps: Floats, noise: Floats) -> float:
-    """`base.general_play` with the state's arrays at hand and the round in line: half the time."""
+    """`rounds.general_play` with the state's arrays at hand and the round in line: half the time."""
     choice, counts, place, stats, shape, level, clock, radius, coordinates, whitened, core, listed, tree, work = (
         state.choice,
         state.counts,

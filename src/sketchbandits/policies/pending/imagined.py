@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sketchbandits.kernels.compiled import kernel
-from sketchbandits.policies.base import absorb
 from sketchbandits.policies.pending.rule import ARM_AT, GROUP, MEAN, WIDTH2, Outlook, grow, register_outlook
+from sketchbandits.policies.rounds import absorb
 from sketchbandits.snapshot import copy_state
 
 

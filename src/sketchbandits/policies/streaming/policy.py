@@ -45,9 +45,9 @@ from numpy.typing import ArrayLike, NDArray
 from sketchbandits import validate
 from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.policies.base import Shared, check_radius, check_shared, radius_array
 from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.policies.cslb.changing_clusters import warn_of_tolerance
+from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_array
 from sketchbandits.policies.streaming.clusters import COUNT, MOST, Clusters, cluster_bytes
 from sketchbandits.policies.streaming.pool import Pool, pool_bytes
 from sketchbandits.policies.streaming.rounds import (

@@ -1,0 +1,79 @@
+"""Checked parameters that linear policies share, and their radius as kernels take it."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from sketchbandits import confidence, validate
+from sketchbandits.kernels.linalg import Floats
+
+Radius = str | Callable[[int, float], float]
+
+
+class Shared(NamedTuple):
+    """The checked parameters that every linear policy has."""
+
+    ridge: float
+    noise: float
+    theta_norm: float
+    arm_norm: float
+    delta: float
+
+
+def check_shared(
+    ridge: float, noise: float, theta_norm: float, arm_norm: float | None, delta: float, arms: Floats | None
+) -> Shared:
+    """Check the common parameters; ``arm_norm=None`` means the largest norm among ``arms`` (1 without arms)."""
+    largest = float(np.linalg.norm(arms, axis=1).max()) if arms is not None else 0.0
+    bound = (largest or 1.0) if arm_norm is None else validate.positive("arm_norm", arm_norm)
+    if bound < largest * (1 - 1e-9):
+        raise ValueError(f"arm_norm must be at least the largest arm norm {largest:g}, got {arm_norm!r}")
+    return Shared(
+        validate.positive("ridge", ridge),
+        validate.number("noise", noise, least=0.0),
+        validate.positive("theta_norm", theta_norm),
+        bound,
+        validate.probability("delta", delta),
+    )
+
+
+def radius_array(radius: Radius, shared: Shared, *, dim: int, log_share: float, value: float = 0.0) -> Floats:
+    """A radius as kernels take it: one by name (``"closed"``, ``"logdet"``, ``"mixture"``), or a function's value."""
+    array = constant_radius(value, shared.ridge)
+    if isinstance(radius, str):
+        array[confidence.KIND] = {
+            "closed": confidence.CLOSED,
+            "logdet": confidence.LOGDET,
+            "mixture": confidence.MIXTURE,
+        }[radius]
+    array[confidence.NOISE] = shared.noise
+    array[confidence.THETA_NORM] = shared.theta_norm
+    array[confidence.BIAS] = math.sqrt(shared.ridge) * shared.theta_norm
+    array[confidence.RATE] = shared.arm_norm**2 / shared.ridge
+    array[confidence.LOG_SHARE] = log_share
+    array[confidence.DIM] = dim
+    return array
+
+
+def constant_radius(value: float, ridge: float) -> Floats:
+    """A radius that never changes."""
+    array = np.zeros(9)
+    array[confidence.KIND], array[confidence.RIDGE], array[confidence.VALUE] = confidence.FIXED, ridge, value
+    return array
+
+
+def check_radius(radius: Radius, names: tuple[str, ...] = ("closed", "logdet")) -> Radius:
+    """A known name, or any function of (samples, ln det)."""
+    if callable(radius):
+        return radius
+    allowed = ", ".join(map(repr, names))
+    if not isinstance(radius, str) or radius not in names:
+        raise ValueError(f"radius must be one of {allowed}, or a function (n, logdet) -> beta, got {radius!r}")
+    return radius
+
+
+def called_radius(radius: Callable[[int, float], float], n: float, logdet: float) -> float:
+    """What a user's radius function says, checked."""
+    return validate.number(f"the value of radius({int(n)}, {logdet:g})", radius(int(n), logdet), least=0.0)
