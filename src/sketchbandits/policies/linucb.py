@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 
 from sketchbandits import validate
 from sketchbandits.policies.contextual import ContextualRidge
-from sketchbandits.policies.fits.ridge import GrowingRidge, build
+from sketchbandits.policies.fits.ridge import ChangingRidge, build
 from sketchbandits.policies.parameters import check_shared, constant_radius
 
 
-class LinUCB(GrowingRidge):
+class LinUCB(ChangingRidge):
     """LinUCB on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random."""
 
     def __init__(self, arms: ArrayLike, *, alpha: float = 1.0, ridge: float = 1.0, seed: Any = None) -> None:

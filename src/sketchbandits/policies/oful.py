@@ -22,11 +22,11 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.fits import ridge as ridge_fit
-from sketchbandits.policies.fits.ridge import GrowingRidge
+from sketchbandits.policies.fits.ridge import ChangingRidge
 from sketchbandits.policies.parameters import Radius, check_radius, check_shared, radius_array
 
 
-class OFUL(GrowingRidge):
+class OFUL(ChangingRidge):
     """OFUL on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random."""
 
     def __init__(

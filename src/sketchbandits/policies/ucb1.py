@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, Ints, add_exactly, tied_argmax
-from sketchbandits.policies.changing_arms import Growing, widened
+from sketchbandits.policies.changing_arms import OneFit, widened
 from sketchbandits.policies.pending.rule import PULLS, WIDTH2, Outlook, new_outlook, register_outlook
 from sketchbandits.policies.rounds import LOST, SUM, register
 
@@ -99,7 +99,7 @@ def always_fits(model: Counts, outlook: Outlook, slot: int) -> bool:
 register_outlook(Counts, discount=discount, fits=always_fits)
 
 
-class UCB1(Growing):
+class UCB1(OneFit):
     """UCB1 on a fixed arm set; of ``arms`` only the number of rows matters. ``noise`` is R. Nothing is random."""
 
     pending_by_default = True  # without them every decision of a delay repeats one arm: 2,088 against 1,176 regret

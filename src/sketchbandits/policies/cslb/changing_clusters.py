@@ -1,6 +1,6 @@
-"""Arm sets that change while a policy learns: `add_arms`, `remove_arms`, `repartition`. Ids are stable for ever.
+"""Clusters whose arms come and go (the contract of `policies.changing_arms`), and `repartition`.
 
-A new arm joins the first cluster whose span holds it, else the last one with room for its direction, else it opens a
+A new arm joins the first cluster whose span holds it, else the last one whose rank may grow, else it opens a
 cluster: first-fit is an online rule, so a policy grown arm by arm has the clusters, means, widths and determinants of
 one built at once. In a cluster of many arms its mean and width come from the fit at hand in O(r^2); the Gram matrix of
 a small one (at most 2 r arms) is made again in O(r^3). Features alone decide, never rewards.
@@ -20,13 +20,13 @@ import warnings
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from sketchbandits import validate
 from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.base import Policy
+from sketchbandits.policies.changing_arms import ChangingArms
 from sketchbandits.policies.cslb.coordinates import estimate_of, frame_of
 from sketchbandits.policies.cslb.layout import (
     A_START,
@@ -45,14 +45,13 @@ from sketchbandits.policies.cslb.layout import (
     SLOT,
     START,
 )
-from sketchbandits.policies.cslb.spare_slots import SPARE, Found, Spans, block, book_again, refit, sizes, with_rooms
-from sketchbandits.policies.inputs import checked_arms
+from sketchbandits.policies.cslb.spare_slots import SPARE, Found, Spans, block, book_again, refit, sizes, with_slots
 from sketchbandits.policies.parameters import Shared
 from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, choose
 
 
 class Repartition(NamedTuple):
-    """What `Living.repartition` found: clusters and predicted regret (relative) as they are and anew; whether done."""
+    """What `repartition` found: the clusters before and after, the ratio of predicted regrets, whether it was done."""
 
     clusters_before: int
     clusters_after: int
@@ -115,8 +114,8 @@ def predicted_regret(n_clusters: int, rank: int, log_share: float, rounds: int) 
     return math.sqrt(information + 2.0 * log_share) * math.sqrt(n_clusters * max(information, 1e-300))
 
 
-class Living(Policy):
-    """What CS-LB with the log-det radius and multi-scale CS-LB share: arms come and go."""
+class ChangingClusters(ChangingArms):
+    """What CS-LB with the log-det radius and multi-scale CS-LB share: arms come and go, clusters may be made anew."""
 
     _partition: Partition | None
     _spans: Spans | None = None
@@ -143,36 +142,24 @@ class Living(Policy):
         twin._partition, twin._spans, twin._buffer = self.partition, None, None
         return twin
 
-    def add_arms(self, arms: ArrayLike) -> NDArray[np.int64]:
-        """Add ``arms`` (one a row); returns their ids, which continue those of the arms there are.
+    def _append_arms(self, arms: Floats) -> None:
+        """O(K d + l d) per arm to find its cluster, then O(l^3) at most (multi-scale: O(|C| d) more, to find its ray).
 
-        O(K d + l d) an arm to find its cluster, then O(l^3) at most. Nothing is forgotten or fitted again but the small
-        cluster that gains an arm.
+        Nothing is forgotten or fitted again except the small cluster that gains an arm.
         """
-        self._check_living()
-        new = validate.matrix("arms", arms, columns=self.dim)
-        self.settings["arm_norm"] = max(self.settings["arm_norm"], float(np.linalg.norm(new, axis=1).max()))
+        self.settings["arm_norm"] = max(self.settings["arm_norm"], float(np.linalg.norm(arms, axis=1).max()))
         self._spans = self._spans or Spans(self.partition, min(self.settings["sketch_size"], self.dim))
         if self.state.clock[FIRST] == 0:
             self.state.clock[FIRST] = self.state.level.shape[0]
-            self._begin_growth()
-        ids = np.arange(self.n_arms, self.n_arms + len(new))
-        touched = {self._add(row) for row in new}
+            self._begin_later_shares()
+        touched = {self._add(row) for row in arms}
         self._partition = None
         self._renew(touched)
-        return ids
 
-    def remove_arms(self, ids: ArrayLike) -> None:
-        """Never play these arms again; what they taught stays. Their ids are not given out a second time."""
-        self._check_living()
-        gone = checked_arms(ids, self.n_arms, name="ids")
-        left = self.active
-        left[gone] = False
-        if not left.any():
-            raise ValueError(f"ids must leave at least one arm to play, got all {int(self.active.sum())} that are left")
-        slots = self.state.place[SLOT, gone]
+    def _close_arms(self, ids: Ints) -> None:
+        slots = self.state.place[SLOT, ids]
         self.state.stats[OFFSET, slots] = -np.inf
-        self._renew(set(self.state.place[CLUSTER, gone].tolist()), lists_too=True)
+        self._renew(set(self.state.place[CLUSTER, ids].tolist()), lists_too=True)
 
     def repartition(self, partition: Partition | None = None, *, force: bool = False) -> Repartition:
         """Rebuild from every arm's count and sum on a new partition (default: `Partition.subspaces`), if that pays.
@@ -180,7 +167,7 @@ class Living(Policy):
         It pays where the regret bound that the clusters promise for as many rounds again gets smaller; the new
         partition's smaller part of delta is counted in. ``force`` rebuilds in any case. The ids stay.
         """
-        self._check_living()
+        self._check_changeable()
         size = self.settings["sketch_size"]
         # The arms are float64 here, but rounding of a coarser type may be in them: the tolerance in use allows for it.
         candidate = partition or Partition.subspaces(self.arms, size, tolerance=self.partition.tolerance)
@@ -211,7 +198,7 @@ class Living(Policy):
         """Give one arm its slot; returns its cluster."""
         assert self._spans is not None
         found = self._spans.find(arm)
-        self._make_room(found)
+        self._make_slot(found)
         self._spans.extend(found)
         c, state = found.cluster, self.state
         slot = int(state.shape[c, START] + np.flatnonzero(self._free(c))[0])
@@ -250,21 +237,21 @@ class Living(Policy):
         free: NDArray[np.bool_] = self.state.place[ARM_AT, start:end] < 0
         return free
 
-    def _make_room(self, found: Found) -> None:
+    def _make_slot(self, found: Found) -> None:
         """A free slot in the arm's cluster, and a free coordinate where it brings a direction."""
         assert self._spans is not None
         c, state, rank = found.cluster, self.state, self._spans.rank
-        rooms, ranks = sizes(state), state.shape[:-1, RANK].copy()
-        new = c == rooms.size
+        slots, ranks = sizes(state), state.shape[:-1, RANK].copy()
+        new = c == slots.size
         if new:
             more = max(1, c // SPARE)
-            rooms, ranks = np.append(rooms, np.full(more, rank)), np.append(ranks, np.full(more, rank))
+            slots, ranks = np.append(slots, np.full(more, rank)), np.append(ranks, np.full(more, rank))
         elif not self._free(c).any():
-            rooms[c] *= 2
+            slots[c] *= 2
         if found.direction is not None and self._rank_of(c) == ranks[c]:
             ranks[c] = rank
-        if new or rooms[c] != sizes(state)[c] or ranks[c] != state.shape[c, RANK]:
-            self.state = with_rooms(state, rooms, ranks, self._scan, float(self.state.radius[RIDGE]))
+        if new or slots[c] != sizes(state)[c] or ranks[c] != state.shape[c, RANK]:
+            self.state = with_slots(state, slots, ranks, self._scan, float(self.state.radius[RIDGE]))
         if c == self._spans.ranks.size:
             self._open(c)
 
@@ -277,7 +264,7 @@ class Living(Policy):
         self.state.level[c, SHARE] = self.state.level[0, SHARE] + later_share(c + 1 - int(self.state.clock[FIRST]))
 
     def _keep(self, arm: Floats) -> None:
-        """Append to ``arms``, with room for as many again."""
+        """Append to ``arms``, with capacity for as many again."""
         if self._buffer is None or len(self._buffer) == self.n_arms:
             buffer = np.empty((2 * self.n_arms, self.dim))
             buffer[: self.n_arms] = self.arms
@@ -291,11 +278,8 @@ class Living(Policy):
         """How large clusters are searched."""
         raise NotImplementedError
 
-    def _check_living(self) -> None:
-        """Refuse where arms cannot come and go."""
-
-    def _begin_growth(self) -> None:
-        """The shares of delta leave room for later clusters."""
+    def _begin_later_shares(self) -> None:
+        """Set a part of delta aside for later clusters."""
 
     def _admit(self, arm: int, slot: int, cluster: int, x: Floats) -> None:
         """What else a policy keeps of an arm."""

@@ -40,7 +40,7 @@ from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.cslb import coordinates as cslb_coordinates
 from sketchbandits.policies.cslb import sketch as cslb_sketch
-from sketchbandits.policies.cslb.changing_clusters import Living, check_partition, warn_of_tolerance
+from sketchbandits.policies.cslb.changing_clusters import ChangingClusters, check_partition, warn_of_tolerance
 from sketchbandits.policies.cslb.layout import (
     BETA,
     CAP,
@@ -93,8 +93,8 @@ def _for_sentinels(state: Any) -> tuple[Any, ...]:
     )
 
 
-class CSLB(Living):
-    """Cluster Sketch Linear Bandits on a fixed arm set; with ``radius="logdet"`` arms may come and go (`living`).
+class CSLB(ChangingClusters):
+    """Cluster Sketch Linear Bandits on a fixed arm set; with ``radius="logdet"`` arms may come and go (`add_arms`).
 
     ``sketch_size`` is the largest rank of a cluster, ``l``; in its place, a ``partition`` made beforehand (with more
     threads, on a GPU, or for several policies). ``scan``: in a cluster of 4,096 arms and more, shortlists spare the
@@ -215,12 +215,12 @@ class CSLB(Living):
         """Shortlists know nothing of arms off their span."""
         return "full" if self.settings["tolerance"] > NEGLIGIBLE else str(self.settings["scan"])
 
-    def _check_living(self) -> None:
+    def _check_changeable(self) -> None:
         if self.settings["radius"] != "logdet" or self.settings["engine"] != "coordinates":
             given = f"radius={self.settings['radius']!r}, engine={self.settings['engine']!r}"
             raise ValueError(f"arms may come and go with radius='logdet' and engine='coordinates' only, got {given}")
 
-    def _begin_growth(self) -> None:
+    def _begin_later_shares(self) -> None:
         k, level = self.partition.n_clusters, self.state.level
         level[:, SHARE] += math.log((k + 1) / k)
         set_all_sentinels(*_for_sentinels(self.state))

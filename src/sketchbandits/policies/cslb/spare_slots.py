@@ -1,9 +1,9 @@
-"""Room for arms to come: clusters with free slots, and the bases that say where a new arm belongs.
+"""Preallocated slots for arms added later, and the bases that say where a new arm belongs.
 
 A free slot is an arm nobody can play: coordinates 0, bound -inf. Kernels need not know of it, and a cluster's numbers
-stay where they are until its room is used up; then it doubles, and all clusters move, in O(N l): seldom where arms keep
-coming to the same clusters, once a cluster where each gains one arm.
-A cluster that may still gain rank has room for it likewise, as coordinates that are 0 for all its arms.
+stay where they are until its slots are used up; then their number doubles, and all clusters move, in O(N l): seldom
+where arms keep coming to the same clusters, once per cluster where each gains one arm.
+A cluster that may still gain rank has preallocated coordinates for it, which are 0 for all its arms.
 """
 
 from typing import Any, NamedTuple
@@ -47,15 +47,15 @@ def sizes(state: Any) -> Ints:
     return np.diff(state.shape[:, START])
 
 
-def with_rooms(state: Any, rooms: Ints, ranks: Ints, scan: str, ridge: float) -> Any:
-    """The same state with ``rooms[c]`` slots and ``ranks[c]`` coordinates for cluster c; new clusters at the end.
+def with_slots(state: Any, slots: Ints, ranks: Ints, scan: str, ridge: float) -> Any:
+    """The same state with ``slots[c]`` slots and ``ranks[c]`` coordinates for cluster c; new clusters at the end.
 
     Only clusters whose form changes (`cslb_layout.FEW` …) are fitted again. O(N l), most of it copying.
     """
-    old, k, n = state.shape, state.level.shape[0], int(rooms.sum())
-    shape = np.zeros((rooms.size + 1, old.shape[1]), np.int64)
+    old, k, n = state.shape, state.level.shape[0], int(slots.sum())
+    shape = np.zeros((slots.size + 1, old.shape[1]), np.int64)
     shape[:k] = old[:-1]
-    shape[1:, START], shape[:-1, RANK] = np.cumsum(rooms), ranks
+    shape[1:, START], shape[:-1, RANK] = np.cumsum(slots), ranks
     shape[0, START] = 0
     listed = np.zeros(lay_out(shape, ranks, scan), np.int64)
     moved = np.arange(state.counts.size) + np.repeat(shape[:k, START] - old[:-1, START], sizes(state))
@@ -65,7 +65,7 @@ def with_rooms(state: Any, rooms: Ints, ranks: Ints, scan: str, ridge: float) ->
     stats[:, moved] = state.stats
     counts = np.zeros(n, np.int64)
     counts[moved] = state.counts
-    level = np.zeros((rooms.size, state.level.shape[1]))
+    level = np.zeros((slots.size, state.level.shape[1]))
     level[:, GROWTH], level[:, [SENTINEL, UNCAPPED]] = 1.0, -np.inf
     level[:k] = state.level
     moved_state = state._replace(
@@ -117,7 +117,7 @@ def block(state: Any, name: str, c: int) -> Floats:
 
 
 def _move_cluster(old: Any, new: Any, c: int, ridge: float) -> None:
-    """Copy one cluster into a larger room; where its statistics take another form there, they are made again."""
+    """Copy one cluster into more slots; where its statistics take another form there, they are made again."""
     (n, r), (m, s) = ((int(sizes(state)[c]), int(state.shape[c, RANK])) for state in (old, new))
     for name in ("coordinates", "whitened"):
         block(new, name, c)[:r, :n] = block(old, name, c)
@@ -176,10 +176,10 @@ class Found(NamedTuple):
 
 
 class Spans:
-    """The bases of clusters, growing, with a probe each: a unit vector orthogonal to the span.
+    """The bases of clusters, which may gain directions, with a probe each: a unit vector orthogonal to the span.
 
     An arm in a span has a probe value of at most the tolerance, so one product finds the few clusters to ask exactly.
-    Assignments are first-fit's, by the same routine, bit for bit. O(K d + l d) an arm, O(N d) memory.
+    Assignments are first-fit's, by the same routine, bit-for-bit identical. O(K d + l d) per arm, O(N d) memory.
     """
 
     def __init__(self, partition: Partition, rank: int) -> None:
@@ -200,7 +200,7 @@ class Spans:
         self.probes[c] = p / left if left > 1e-6 * np.linalg.norm(self.omega) else 0.0  # 0: everyone passes
 
     def find(self, arm: Floats) -> Found:
-        """The first cluster whose span holds the arm, else the last with room for its direction, else a new one."""
+        """The first cluster whose span holds the arm, else the last whose rank may grow, else a new one."""
         unit: Floats = np.empty((1, arm.size))
         suspects = np.zeros(1, np.int64)
         unit_rows(arm[None], unit, suspects, 0, 1)
@@ -210,11 +210,11 @@ class Spans:
         for c in np.flatnonzero(near).tolist():
             if remove_projection(self.bases[c], int(self.ranks[c]), np.array(x), coordinates) <= self.tolerance:
                 return Found(c, None)
-        with_room = np.flatnonzero(self.ranks < self.rank)
-        c = int(with_room[-1]) if with_room.size else self.ranks.size
-        basis, rank = (self.bases[c], int(self.ranks[c])) if with_room.size else (self.bases[0], 0)
+        growable = np.flatnonzero(self.ranks < self.rank)
+        c = int(growable[-1]) if growable.size else self.ranks.size
+        basis, rank = (self.bases[c], int(self.ranks[c])) if growable.size else (self.bases[0], 0)
         left = remove_projection(basis, rank, x, coordinates)
-        return Found(c, x * (1.0 / left))  # as `first_fit.settle` has it, to the last bit
+        return Found(c, x * (1.0 / left))  # bit-for-bit identical to `first_fit.settle`
 
     def extend(self, found: Found) -> None:
         """Take a new arm's direction into the basis of its cluster, which may be a new one."""
@@ -223,7 +223,7 @@ class Spans:
         c = found.cluster
         if c == self.ranks.size:
             self.ranks = np.append(self.ranks, 0)
-            if c == self.bases.shape[0]:  # twice the room
+            if c == self.bases.shape[0]:  # twice the capacity
                 self.bases = np.concatenate([self.bases, np.zeros_like(self.bases)])
                 self.probes = np.concatenate([self.probes, np.zeros_like(self.probes)])
         self.bases[c, self.ranks[c]] = found.direction

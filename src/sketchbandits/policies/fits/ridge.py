@@ -29,7 +29,7 @@ from sketchbandits.kernels.linalg import (
     whiten,
 )
 from sketchbandits.policies.base import Policy
-from sketchbandits.policies.changing_arms import Growing, widened
+from sketchbandits.policies.changing_arms import OneFit, widened
 from sketchbandits.policies.parameters import called_radius
 from sketchbandits.policies.pending.rule import Outlook, grow, new_outlook, register_outlook
 from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, register
@@ -214,7 +214,7 @@ class RidgePolicy(Policy):
         return RidgeState
 
 
-class GrowingRidge(RidgePolicy, Growing):
+class ChangingRidge(RidgePolicy, OneFit):
     """A ridge fit of the arms' own features, to which arms may be added."""
 
     def _check_new(self, arms: Floats) -> None:

@@ -9,7 +9,8 @@
 
 Each fit has ``beta^2 = R^2 (ln det(V/ridge) + 2 ln(1/delta')) + ridge S^2`` (`confidence.mixture_radius`). Rays spend
 0.9 of ``delta``, clusters 0.09 and the space 0.01: the smaller a scale's ``ln det``, the more its share is worth. Rays
-and clusters divide theirs equally among those known at first, with one more share for all that come later (`living`).
+and clusters divide theirs equally among those known at first, with one more share for all that come later
+(`policies.cslb.changing_clusters`).
 ``ridge=None`` gives each scale its rank times ``R^2/S^2``, which makes its radius smallest once there are data.
 
 **Guarantee** With probability ``1 - delta`` every scale's set covers theta* at every round. Then ``x.theta* <= U(x)``
@@ -37,9 +38,15 @@ from sketchbandits import validate
 from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.cslb.changing_clusters import Living, check_partition, later_share, warn_of_tolerance
+from sketchbandits.policies.cslb.changing_clusters import (
+    ChangingClusters,
+    check_partition,
+    later_share,
+    warn_of_tolerance,
+)
 from sketchbandits.policies.cslb.coordinates import build as build_clusters
 from sketchbandits.policies.cslb.layout import (
+    ARM_AT,
     BETA,
     CAP,
     CLUSTER,
@@ -48,6 +55,7 @@ from sketchbandits.policies.cslb.layout import (
     OFF_SPAN,
     PARTITIONS,
     SLOT,
+    START,
     Sentinels,
     cluster_radius,
 )
@@ -92,7 +100,7 @@ def partition_share(j: int) -> float:
     return 0.9 if j == 1 else 0.1 / (j * (j - 1.0))
 
 
-class MultiscaleCSLB(Living):
+class MultiscaleCSLB(ChangingClusters):
     """Multi-scale CS-LB on an arm set that may change.
 
     ``sketch_size`` is the largest rank of a cluster (default 16), or a ``partition`` made beforehand; ``budget`` the
@@ -298,7 +306,7 @@ class MultiscaleCSLB(Living):
     def _admit(self, arm: int, slot: int, cluster: int, x: Floats) -> None:
         """The new arm's ray, found among its cluster's or new, and its place in the space."""
         self._grow_per_arm()
-        g, length = self._ray_of(arm, slot, cluster, x)
+        g, length = self._ray_of(arm, cluster, x)
         state = self.state  # not before: a new ray may have moved it
         state.stats[RAY, slot], state.stats[LENGTH, slot], state.stats[SPACE, slot] = g, length, np.inf
         state.stats[DIRECTION, slot] = direction_bound(state.rays, state.direction, g, length) if g >= 0 else 0.0
@@ -308,14 +316,16 @@ class MultiscaleCSLB(Living):
         else:
             state.waiting[STAMP, arm] = OUTSIDE
 
-    def _ray_of(self, arm: int, slot: int, cluster: int, x: Floats) -> tuple[int, float]:
+    def _ray_of(self, arm: int, cluster: int, x: Floats) -> tuple[int, float]:
+        """The ray of a new arm, found among those of its cluster or opened, and its signed length: O(|C| d)."""
         norm = float(np.linalg.norm(x))
         if norm == 0.0:
             return -1, 0.0
         state = self.state
-        mates = np.flatnonzero(state.place[CLUSTER, :arm] == cluster)
-        slots = state.place[SLOT, mates]
-        mates, slots = mates[state.stats[RAY, slots] >= 0], slots[state.stats[RAY, slots] >= 0]
+        slots = np.arange(*state.shape[cluster : cluster + 2, START])
+        mates = state.place[ARM_AT, slots]
+        others = (mates >= 0) & (mates != arm) & (state.stats[RAY, slots] >= 0)
+        mates, slots = mates[others], slots[others]
         units = self.arms[mates] / state.stats[LENGTH, slots][:, None]
         along = units @ x
         off = np.linalg.norm(x - along[:, None] * units, axis=1)

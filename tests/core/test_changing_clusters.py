@@ -1,5 +1,7 @@
 """Arm sets that change: a policy grown arm by arm is the one built at once; ids, shares, removal, repartition."""
 
+import tracemalloc
+
 import naive
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from conftest import rounds
 
 from sketchbandits import CSLB, MultiscaleCSLB, Partition
 from sketchbandits.environments import correlated_arms, subspace_arms
-from sketchbandits.policies.cslb import changing_clusters as living
+from sketchbandits.policies.cslb import changing_clusters
 from sketchbandits.policies.cslb.changing_clusters import Repartition
 from sketchbandits.policies.cslb.coordinates import current_stats
 from sketchbandits.policies.cslb.layout import (
@@ -310,8 +312,8 @@ def test_saved_loaded_and_copied_after_growth_it_goes_on_bit_for_bit(make, scene
 
 def count_layouts(monkeypatch):
     calls = []
-    true = living.with_rooms
-    monkeypatch.setattr(living, "with_rooms", lambda *given: calls.append(1) or true(*given))
+    true = changing_clusters.with_slots
+    monkeypatch.setattr(changing_clusters, "with_slots", lambda *given: calls.append(1) or true(*given))
     return calls
 
 
@@ -647,3 +649,19 @@ def test_with_shortlists_the_choices_are_those_of_a_full_look():
         if t % 10 == 0:
             assert np.allclose(full.bounds(), short.bounds(), rtol=1e-9, atol=1e-9)
     assert full.n_arms > len(X) and not full.active.all()
+
+
+def test_a_new_arm_meets_its_cluster_not_all_arms():
+    generator, many = np.random.default_rng(0), 30_000
+    arms = np.zeros((many + 10, 4))
+    arms[:many, :2], arms[many:, 2:] = generator.normal(size=(many, 2)), generator.normal(size=(10, 2))
+    policy = MultiscaleCSLB(arms, sketch_size=2, budget=0)
+    assert np.bincount(policy.partition.labels).tolist() == [many, 10]
+    policy.add_arms([[0.0, 0.0, 1.0, 2.0]])  # doubles the slots of its cluster
+    tracemalloc.start()
+    try:
+        policy.add_arms([[0.0, 0.0, 3.0, 1.0]])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < many / 2, f"a mask of all arms alone takes {many} bytes, the call took {peak}"
