@@ -1,4 +1,4 @@
-"""Predicted against measured microseconds a round, for every policy: the table of docs/advice.md.
+"""Predicted against measured microseconds per round, for every policy: the table of docs/advice.md.
 
 Measured through `select` and `update` from Python, the mean of a whole run of 3,000 rounds in the processor time of
 this thread (what else the machine does counts little), with one BLAS thread.
@@ -54,7 +54,7 @@ def build(found: Prediction, arms: Any) -> Any:
 
 
 def rows(arms: Any, sketch_size: int, quick: bool) -> list[dict[str, Any]]:
-    """One a policy, at one sketch size."""
+    """One row per policy, at one sketch size."""
     env = LinearEnvironment(arms, isotropic_parameter(arms.shape[1], seed=2))
     machine = min((measure() for _ in range(3)), key=lambda timed: timed.rates[0][1])
     rounds = 20 if quick else ROUNDS

@@ -1,10 +1,10 @@
-"""Regret when rewards are late or decisions come in batches, with and without telling the policy what is pending.
+"""Regret when rewards are late or decisions come in batches, with and without passing pending decisions to the policy.
 
     python benchmarks/delays.py [--rounds N] [--seeds K] [--processes P] [--figure PATH] [--quick]
     python benchmarks/delays.py --times
 
 Prints the tables of docs/delays.md: mean regret over seeds, each with arms, parameter, noise and delays of its own and
-all policies paired; "naive / told" are `simulate(pending=False)` and `simulate(pending=True)`. ``--times``: what a
+all policies paired; "without / with" are `simulate(pending=False)` and `simulate(pending=True)`. ``--times``: what a
 decision costs with a thousand pending ones, and how many pending ones are discounted.
 """
 
@@ -51,14 +51,14 @@ POLICIES: dict[str, Callable[[Floats, int], Any]] = {
 # Arms, dimensions, sketch size, and the share of the rounds that are played: more arms take longer.
 SETS = {"data set 1": (60, 50, 5, 1.0), "many arms": (500, 20, 4, 0.5)}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "at once": {},
+    "immediate": {},
     "delay 100": {"delay": fixed_delay(100)},
     "geometric, mean 100": {"delay": geometric_delay(100.0)},
     "heavy-tailed, mean 100": {"delay": heavy_tailed_delay(100.0)},
     "batches of 10": {"batch": 10},
     "batches of 100": {"batch": 100},
 }
-MODES = ("naive", "told")
+MODES = ("without", "with")
 
 Regrets = dict[tuple[str, str, str], float]  # (setting, mode, policy)
 
@@ -72,7 +72,7 @@ def play(case: str, rounds: int, seed: int) -> Regrets:
     for setting, options in SETTINGS.items():
         for mode in MODES if options else MODES[:1]:
             kept = {"rounds": int(rounds * share), "seed": seed, "checkpoints": [1], "progress": False}
-            result = simulate(env, policies, pending=mode == "told", **kept, **options)
+            result = simulate(env, policies, pending=mode == "with", **kept, **options)
             regrets |= {(setting, mode, name): float(values[0]) for name, values in result.final_regret.items()}
     return regrets
 
@@ -91,18 +91,18 @@ def print_table(title: str, regrets: Regrets) -> None:
 
 
 def draw(results: dict[str, Regrets], path: Path) -> None:
-    """A panel a setting: two bars a policy, and a mark for its regret with rewards at once."""
+    """One panel per setting: two bars per policy, and a mark for its regret with immediate rewards."""
     late = [setting for setting, options in SETTINGS.items() if options]
     figure = Figure(figsize=(14, 3.6 * len(results)), layout="constrained")
     for row, (title, regrets) in enumerate(results.items()):
         for column, setting in enumerate(late):
             ax = figure.add_subplot(len(results), len(late), row * len(late) + column + 1)
             y = np.arange(len(POLICIES))
-            for mode, colour, shift in (("naive", "#B0B0B0", -0.2), ("told", "#0072B2", 0.2)):
+            for mode, colour, shift in (("without", "#B0B0B0", -0.2), ("with", "#0072B2", 0.2)):
                 values = [regrets[setting, mode, name] for name in POLICIES]
                 ax.barh(y + shift, values, height=0.38, color=colour, label=mode)
-            at_once = [regrets["at once", "naive", name] for name in POLICIES]
-            ax.plot(at_once, y, "|", color="#D55E00", markersize=14, markeredgewidth=2, label="rewards at once")
+            immediate = [regrets["immediate", "without", name] for name in POLICIES]
+            ax.plot(immediate, y, "|", color="#D55E00", markersize=14, markeredgewidth=2, label="immediate rewards")
             ax.set_yticks(y, list(POLICIES) if column == 0 else [""] * len(POLICIES))
             ax.invert_yaxis()
             ax.set_title(setting if row == 0 else "", fontsize=10)
@@ -152,7 +152,7 @@ def print_times() -> None:
 
 
 def print_room() -> None:
-    """How many of 100 decisions at once are discounted before a group is full, after so many rewards."""
+    """How many of 100 simultaneous decisions are discounted before a group is full, after so many rewards."""
     rewards = (0, 300, 1_000, 3_000, 6_000, 20_000)
     print("\n| policy | " + " | ".join(f"{count:,} rewards" for count in rewards) + " |")
     print("|---" * (1 + len(rewards)) + "|")

@@ -1,4 +1,4 @@
-"""Warm-up with a GPU beside the CPU alone: seconds, and whether the partitions are equal bit for bit.
+"""Warm-up with a GPU compared with the CPU alone: seconds, and whether the partitions are bit-for-bit identical.
 
 python benchmarks/gpu_warmup.py [--arms 1000000] [--dim 256] [--sketch-size 32] [--json PATH]
 """
@@ -30,12 +30,12 @@ def equal(a: Partition, b: Partition) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Warm-up with a GPU beside the CPU alone.")
+    parser = argparse.ArgumentParser(description="Warm-up with a GPU compared with the CPU alone.")
     parser.add_argument("--arms", type=int, default=1_000_000)
     parser.add_argument("--dim", type=int, default=256)
     parser.add_argument("--sketch-size", type=int, default=32)
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--workers", type=int, help="threads beside the GPU (default: one a core)")
+    parser.add_argument("--workers", type=int, help="threads in addition to the GPU (default: one per core)")
     parser.add_argument("--json", type=Path, metavar="PATH")
     options = parser.parse_args()
     n, d, l = options.arms, options.dim, options.sketch_size

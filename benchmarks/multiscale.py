@@ -1,4 +1,4 @@
-"""What a round of multi-scale CS-LB costs beside OFUL's, side by side in one run: the mean over a whole game.
+"""What a round of multi-scale CS-LB costs compared with OFUL's, side by side in one run: the mean over a whole game.
 
 python benchmarks/multiscale.py            # a minute or two
 python benchmarks/multiscale.py --quick    # seconds: shows that it runs
@@ -39,7 +39,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a short game")
     rounds = 2 * CHUNK if parser.parse_args().quick else 200_000
-    print("N, d, l, m; norm: us a round of multi-scale, of OFUL, ratio of means (target: at most 0.2)")
+    print("N, d, l, m; norm: us per round of multi-scale, of OFUL, ratio of means (target: at most 0.2)")
     with one_blas_thread():
         for shape in SHAPES:
             for normalize in ("max", "unit"):

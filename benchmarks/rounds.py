@@ -22,16 +22,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from yardstick import TextbookUCB1
 
 from sketchbandits import CSLB, OFUL, UCB1
-from sketchbandits.bench import games
-from sketchbandits.bench.games import paper_game, turned
-from sketchbandits.bench.measure import Samples, compiled, interleaved, machine, mean_of, through_api
-from sketchbandits.bench.targets import Target, at_least, at_most
-from sketchbandits.bench.yardstick import NumpyOFUL
 from sketchbandits.environments import LinearEnvironment
 from sketchbandits.kernels.linalg import Floats
+from suite import games
+from suite.games import paper_game, turned
+from suite.machine import machine
+from suite.measure import Samples, compiled, interleaved, mean_of, through_api
+from suite.targets import Target, at_least, at_most
+from suite.textbook_ucb1 import TextbookUCB1
+from suite.yardstick import NumpyOFUL
 
 Measured = tuple[str, Samples, list[Target]]
 
@@ -124,7 +125,7 @@ def print_report(report: dict[str, Any]) -> None:
         print(textwrap.fill(f"{key}: {value}", 80, subsequent_indent="  "))
     for workload in report["workloads"]:
         print(f"\n{workload['what']}")
-        print(f"  {'microseconds a round':<28}{'median':>10}{'least':>10}{'most':>10}")
+        print(f"  {'microseconds per round':<28}{'median':>10}{'least':>10}{'most':>10}")
         for name, values in workload["microseconds"].items():
             print(f"  {name:<28}{statistics.median(values):>10.3f}{min(values):>10.3f}{max(values):>10.3f}")
     print(f"\n{'what':<41} | {'ratio':>6} {'(minima)':>8} | {'target':>8} | reached")

@@ -22,7 +22,7 @@ NOISE, OFFERED, BLOCKS = 0.1, 10, 5
 
 
 class Stream:
-    """Each round offers a few unit vectors of a union of random subspaces, each ``off`` beside its own."""
+    """Each round offers a few unit vectors of a union of random subspaces, each ``off`` away from its own subspace."""
 
     contextual = True
     n_arms = OFFERED
@@ -109,7 +109,7 @@ def measured(case: Case, rounds: int, runs: int) -> dict[str, Any]:
     """Everything about one case; curves are means over runs."""
     rows: dict[str, Any] = {}
 
-    def look(name: str, run: int, policy: Any) -> None:
+    def measure(name: str, run: int, policy: Any) -> None:
         if run == 0:
             clusters = getattr(policy, "n_clusters", None)
             size = sum(part.nbytes for _, part in leaves(policy.state)) / 2**10
@@ -119,7 +119,7 @@ def measured(case: Case, rounds: int, runs: int) -> dict[str, Any]:
                 "microseconds": microseconds(policy.copy(), case.env, min(rounds, 40)),
             }
 
-    result = simulate(case.env, policies(case), rounds=rounds, runs=runs, seed=0, after=look, progress=False)
+    result = simulate(case.env, policies(case), rounds=rounds, runs=runs, seed=0, after=measure, progress=False)
     for name, row in rows.items():
         row["regret"] = float(result.final_regret[name].mean())
         row["curve"] = result.regret[name].mean(axis=0).tolist()

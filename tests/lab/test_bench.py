@@ -1,13 +1,11 @@
-"""`sketchbandits bench`: what it measures is what it says, it resumes, and it refuses in one line."""
+"""`benchmarks/bench.py`: what it measures is what it says, it resumes, and it refuses in one line."""
 
 import dataclasses
 import gc
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import matplotlib.image
@@ -16,16 +14,15 @@ import pytest
 from conftest import JIT
 from matplotlib.figure import Figure
 
+import bench
 import sketchbandits
 from sketchbandits import CSLB, UCB1, Partition
-from sketchbandits.bench import games, growth, journal, measure, peak_memory, run, targets
-from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
-from sketchbandits.bench.workloads import PEERS, WORKLOADS, calls, latency, peers, policies, rounds, warmup
-from sketchbandits.cli import terminal
 from sketchbandits.environments import subspace_arms
 from sketchbandits.lab import figures as experiment_figures
+from suite import games, growth, journal, machine, measure, peak_memory, run, show, targets
+from suite.workload import Measured, Point, Session, Summary, Workload
+from suite.workloads import PEERS, WORKLOADS, calls, latency, peers, policies, rounds, warmup
 
-ENV = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "NUMBA_DISABLE_JIT": "0"}
 TINY = {
     "rounds": rounds.Sizes((64, 70, 90), (40, 60, 90), (2, 3, 4), (2, 3, 4), 2, 1e3, 5),
     "latency": latency.Sizes((30, 9, 3), (40, 7, 2), (50, 4, 4), (60, 50, 40), 20, 80, 2),
@@ -73,7 +70,7 @@ def test_both_ways_to_play_a_policy_are_timed_on_copies():
 
 
 def test_the_machine_is_described_without_names():
-    described = measure.machine()
+    described = machine.machine()
     assert described.keys() == {"cpu", "load at the start", "system", "blas", "versions"}
     assert "numpy" in described["versions"] and "threads" in described["blas"]
     assert os.uname().nodename not in " ".join(described.values())
@@ -232,7 +229,7 @@ def test_peak_memory_does_not_fall():
 
 def test_a_key_holds_all_that_a_measurement_depends_on(monkeypatch):
     def key(workload="rounds", quick=True, seed=0, **parameters) -> str:
-        return journal.key(workload, {"n": 1, **parameters}, quick=quick, seed=seed)
+        return journal.key_of(workload, {"n": 1, **parameters}, quick=quick, seed=seed)
 
     keys = {key(), key("calls"), key(quick=False), key(seed=1), key(n=2), key(m=1)}
     monkeypatch.setattr(journal.runs, "machine", lambda: "another")
@@ -273,14 +270,14 @@ def reports(folder):
 
 def test_every_workload_leaves_a_table_a_figure_and_a_json(reports, folder, capsys):
     assert [report.workload.name for report in reports] == list(WORKLOADS)
-    terminal.bench_tables(reports)
+    show.show(reports, folder)
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 80
     for report in reports:
         name = report.workload.name
         assert f"{name}: " in shown
         found = json.loads((folder / f"{name}.json").read_text())
-        assert found["machine"].keys() == measure.machine().keys()
+        assert found["machine"].keys() == machine.machine().keys()
         assert (found["workload"], found["quick"], found["seed"]) == (name, True, 3)
         points = report.workload.points(TINY[name])
         assert [point["parameters"] for point in found["points"]] == [point.parameters for point in points]
@@ -340,7 +337,7 @@ def test_a_second_call_measures_only_what_is_missing(reports, folder):
     run.carry_out(PLAN, folder, silent, catalogue=catalogue)
     assert asked == [] and json.loads((folder / "calls.json").read_text())["points"] == before
     points = CATALOGUE["calls"].points(TINY["calls"])
-    key = journal.key("calls", points[1].parameters, quick=True, seed=3)
+    key = journal.key_of("calls", points[1].parameters, quick=True, seed=3)
     journal.Journal(folder / run.JOURNAL).forget({key})
     run.carry_out(PLAN, folder, silent, catalogue=catalogue)
     assert asked == [points[1].parameters]
@@ -358,7 +355,7 @@ def test_an_interrupt_keeps_the_points_before_it(tmp_path):
             measured.append(-1)
             raise KeyboardInterrupt
         measured.append(parameters["n"])
-        session.tell("half of it", 0.5)
+        session.show("half of it", 0.5)
         return {"x": parameters["n"]}
 
     shares: list[float] = []
@@ -404,7 +401,7 @@ def test_peers_are_ranked_and_those_that_did_not_play_are_named(capsys):
     assert summary.rows[0][4:] == ["900k", "90", "1.50", "64"] and summary.rows[-1][-2:] == ["-", "-"]
     assert summary.facts["missing"] == {"absent": "pip install: no such package", "other TS": "ran out of time"}
     assert sum("not measured" in note for note in summary.notes) == 2
-    terminal.bench_tables([run.Report(PEERS, summary, {"cpu": "any"})])
+    show.show([run.Report(PEERS, summary, {"cpu": "any"})], Path("out"))
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
     files = experiment_figures.render({"peers": PEERS.draw(summary.facts)})
     assert files["figures/peers.png"].startswith(b"\x89PNG")
@@ -426,24 +423,36 @@ def test_peers_take_part_only_when_asked_for(monkeypatch, tmp_path):
 # ---- the command
 
 
-def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    full = [sys.executable, "-m", "sketchbandits", "bench", *arguments]
-    return subprocess.run(full, cwd=cwd, env=ENV, capture_output=True, text=True, encoding="utf-8", timeout=120)
+@pytest.fixture
+def command(monkeypatch, tmp_path, capsys):
+    """The command in this process and an empty folder, at tiny sizes: exit code, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(WORKLOADS, "calls", CATALOGUE["calls"])
+
+    def run(*arguments):
+        code = 0
+        try:
+            bench.main(arguments)
+        except SystemExit as end:
+            code = end.code
+        return (code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("calls", "speed"), f"WORKLOAD must be some of {', '.join(WORKLOADS)} (or peers with --peers), got 'speed'"),
-        (("--seed", "x"), "--seed must be a whole number >= 0, got 'x'"),
-        (("--fast",), "No such option: --fast"),
+        (("--seed", "x"), "argument --seed: invalid int value: 'x'"),
+        (("--seed", "-1"), "seed must be a whole number >= 0, got -1"),
+        (("--fast",), "unrecognized arguments: --fast"),
     ],
 )
-def test_bad_input_is_refused_in_one_line(arguments, message, tmp_path):
-    refused = command(*arguments, cwd=tmp_path)
-    assert refused.returncode == 2 and refused.stdout == ""
-    (line,) = refused.stderr.splitlines()
-    assert line.startswith(message)
+def test_bad_input_is_refused(command, arguments, message, tmp_path):
+    code, stdout, stderr = command(*arguments)
+    assert code == 2 and stdout == ""
+    assert stderr.splitlines()[-1] == f"bench.py: error: {message}"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -461,37 +470,41 @@ def test_a_plan_that_cannot_be_carried_out_names_what_is_wrong(plan, name):
         plan.check()
 
 
-def test_the_command_measures_shows_and_resumes(tmp_path):
-    first = command("calls", "--quick", cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
-    assert max(map(len, first.stdout.splitlines())) <= 80
-    assert "select + update" in first.stdout and "measuring: calls" in first.stderr
+def test_the_command_measures_shows_and_resumes(command, tmp_path):
+    code, first, progress = command("calls", "--quick")
+    assert code == 0, progress
+    assert max(map(len, first.splitlines())) <= 80
+    assert "select + update" in first and "measuring: calls" in progress
     out = tmp_path / "results" / "bench"
     assert {path.name for path in out.iterdir()} == {"calls.json", "figures", "points.jsonl"}
-    second = command("calls", "--quick", cwd=tmp_path)
-    assert second.returncode == 0 and "measuring" not in second.stderr
-    assert [line for line in second.stdout.splitlines() if "OFUL" in line] == [
-        line for line in first.stdout.splitlines() if "OFUL" in line
+    code, second, progress = command("calls", "--quick")
+    assert code == 0 and "measuring" not in progress
+    assert [line for line in second.splitlines() if "OFUL" in line] == [
+        line for line in first.splitlines() if "OFUL" in line
     ]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no such signal")
-def test_ctrl_c_ends_in_one_line(tmp_path):
-    full = [sys.executable, "-m", "sketchbandits", "bench", "calls"]  # its second point takes long enough
-    running = subprocess.Popen(full, cwd=tmp_path, env=ENV, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    book = tmp_path / "results" / "bench" / "points.jsonl"
-    deadline = time.monotonic() + 200
-    while not journal.Journal(book).read() and time.monotonic() < deadline and running.poll() is None:
-        time.sleep(0.05)
-    running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=60)
-    assert running.returncode == 130, errors
-    assert errors.splitlines()[-1].startswith("interrupted: measured points are kept")
-    assert "Traceback" not in errors and len(journal.Journal(book).read()) >= 1
+def test_an_interrupt_ends_the_command_in_one_line(command, monkeypatch):
+    def interrupted(parameters, session):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(WORKLOADS, "calls", dataclasses.replace(CATALOGUE["calls"], measure=interrupted))
+    code, stdout, stderr = command("calls", "--quick")
+    assert (code, stdout) == (130, "")
+    assert stderr.splitlines()[-1].startswith("interrupted: measured points are kept")
 
 
-def test_help_names_every_workload_and_flag(tmp_path):
-    shown = command("--help", cwd=tmp_path)
-    assert shown.returncode == 0 and all(len(line) <= 80 for line in shown.stdout.splitlines())
+def test_a_folder_that_cannot_be_made_is_refused(command, tmp_path):
+    (tmp_path / "file").touch()
+    code, stdout, stderr = command("calls", "--quick", "--out", "file/out")
+    assert (code, stdout) == (1, "")
+    assert stderr.startswith("--out must be a folder that can be written to, got ")
+
+
+@pytest.mark.skipif(not JIT, reason="it starts a process")
+def test_the_script_runs_from_any_folder(tmp_path):
+    script = Path(bench.__file__).absolute()
+    shown = subprocess.run([sys.executable, str(script), "--help"], cwd=tmp_path, capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
     words = " ".join(shown.stdout.split())
     assert all(name in words for name in (*WORKLOADS, "--out", "--quick", "--peers", "--seed", "--fresh"))

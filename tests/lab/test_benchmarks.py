@@ -9,13 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-from yardstick import TextbookUCB1
-
 from sketchbandits import OFUL, UCB1
-from sketchbandits.bench.yardstick import NumpyOFUL
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
+from suite.textbook_ucb1 import TextbookUCB1
+from suite.yardstick import NumpyOFUL
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ROUNDS = 2_000

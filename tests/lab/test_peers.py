@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sketchbandits.bench.peers import compare, venvs
-from sketchbandits.bench.peers.drivers import protocol
+from suite.peers import compare, venvs
+from suite.peers.drivers import protocol
 
 MEANS = np.array([0.1, 0.7, 0.4])
 

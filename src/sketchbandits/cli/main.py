@@ -1,4 +1,4 @@
-"""The command line: ``sketchbandits reproduce``, ``simulate``, ``inspect``, ``bench``, and the service's commands.
+"""The command line: ``sketchbandits reproduce``, ``simulate``, ``inspect``, and the service's commands.
 
 Exit codes: 0 done, 1 a file or folder could not be read or written, 2 bad input, 130 interrupted. Whatever goes wrong
 is one line on stderr. Results go to stdout, progress to stderr.
@@ -17,8 +17,6 @@ import typer
 
 from sketchbandits import __version__, validate
 from sketchbandits.arms_file import read_arms
-from sketchbandits.bench.run import BenchPlan, carry_out
-from sketchbandits.bench.workloads import WORKLOADS
 from sketchbandits.cli import service as cli_service
 from sketchbandits.cli import terminal
 from sketchbandits.cli.flags import bad_values_refused, flag, number, whole, wholes, words
@@ -39,7 +37,6 @@ from sketchbandits.policies.registry import POLICIES, parse_policies
 DEFAULTS, BEYOND = PaperPlan(), beyond.BeyondPlan()
 JOURNAL = "runs.jsonl"
 INTERRUPTED = "interrupted: finished runs are kept, the same command goes on from there"
-POINTS_KEPT = "interrupted: measured points are kept, the same command without --fresh goes on from there"
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
@@ -223,39 +220,6 @@ def inspect_command(
             terminal.wrote_advice(folder)
     except KeyboardInterrupt:
         terminal.stop(terminal.INTERRUPTED, "interrupted: nothing was written")
-
-
-_WORKLOADS = f"Some of {', '.join(WORKLOADS)}; all where none is named."
-
-
-@app.command("bench")
-def bench_command(
-    workloads: Annotated[list[str] | None, typer.Argument(metavar="WORKLOAD", help=_WORKLOADS)] = None,
-    out: Annotated[str, flag("DIR", "The folder for all results.", "results/bench")] = "results/bench",
-    quick: Annotated[bool, typer.Option("--quick", help="Under a minute: small sizes, to see that it runs.")] = False,
-    peers: Annotated[
-        bool, typer.Option("--peers", help="Other libraries too, each installed into an environment in DIR.")
-    ] = False,
-    seed: Annotated[str, flag("N", "The same seed gives the same games.", 0)] = "0",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure everything anew.")] = False,
-) -> None:
-    """Measure what the library costs: a table, a figure and a JSON file for each workload.
-
-    Ctrl-C keeps measured points; the same command goes on from them. Times are wall-clock: leave the machine alone.
-    """
-    with bad_values_refused():
-        plan = BenchPlan(tuple(workloads or ()), quick, peers, whole(seed))
-        plan.check()
-    try:
-        folder = _folder(out)
-        with terminal.progress() as watch, terminal.disk_errors_refused(folder):
-            reports = carry_out(plan, folder, watch, fresh=fresh)
-        terminal.bench_tables(reports)
-        terminal.wrote_figures(folder, [report.workload.name for report in reports])
-    except KeyboardInterrupt:
-        terminal.stop(terminal.INTERRUPTED, POINTS_KEPT)
-    except MemoryError as error:
-        terminal.stop(terminal.IO_ERROR, f"arms and policies must fit into memory: {error or 'they do not'}")
 
 
 app.command("serve")(cli_service.serve_command)

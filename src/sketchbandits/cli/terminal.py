@@ -9,7 +9,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from sketchbandits.bench.run import Report
 from sketchbandits.lab.intervals import interval
 from sketchbandits.lab.paper.beyond import OURS, RIVALS, Row, targets
 from sketchbandits.lab.paper.claims.verdict import Verdict
@@ -82,7 +81,7 @@ def wide_table(study: Mapping[str, Experiment]) -> None:
     for name, heading in (("regret", "mean regret"), ("time", "microseconds a round")):
         headings = [heading, *(policy.label for policy in policies)]
         rows = [[f"({d}) {n}", *_cells(study[name], (d, n), policies, name)] for d, n in places(study["regret"])]
-        _print_table(headings, rows)
+        print_table(headings, rows)
 
 
 def _cells(experiment: Experiment, place: tuple[Any, str], policies: Sequence[PolicySpec], name: str) -> Iterator[str]:
@@ -99,7 +98,7 @@ def long_table(study: Mapping[str, Experiment]) -> None:
         shown = "-" if np.isnan(band.low) else f"{band.low:,.1f} .. {band.high:,.1f}"
         times = [f"{timed.microseconds.mean():,.2f}", f"{1e3 * timed.warmup_seconds.mean():,.2f}"]
         rows.append([key[-1], f"{band.mean:,.1f}", shown, *times])
-    _print_table(["policy", "regret", "95 % interval", "us/round", "warm-up ms"], rows)
+    print_table(["policy", "regret", "95 % interval", "us/round", "warm-up ms"], rows)
 
 
 def beyond_table(rows: Sequence[Row]) -> None:
@@ -114,34 +113,19 @@ def beyond_table(rows: Sequence[Row]) -> None:
         ]
         for row in rows
     ]
-    _print_table(headings, shown, left=2)
+    print_table(headings, shown, left=2)
     print(textwrap.fill(targets(list(rows)).sentence, WIDTH))
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> None:
     """One line a claim, more where the verdict is long."""
-    _print_table(["claim", "verdict"], [[verdict.claim.id, verdict.text] for verdict in verdicts], left=2)
+    print_table(["claim", "verdict"], [[verdict.claim.id, verdict.text] for verdict in verdicts], left=2)
 
 
-def bench_tables(reports: Sequence[Report]) -> None:
-    """The machine, then what each workload says, and its remarks."""
-    for name, value in reports[0].machine.items():
-        print(textwrap.fill(f"{name}: {value}", WIDTH, subsequent_indent="  "))
-    for report in reports:
-        _bench_table(report)
-
-
-def _bench_table(report: Report) -> None:
-    summary = report.summary
-    print(f"\n{report.workload.name}: {report.workload.title[0].lower()}{report.workload.title[1:]}")
-    _print_table(summary.headings, summary.rows, summary.left, summary.group)
-    for note in summary.notes:
-        print(textwrap.fill(note, WIDTH))
-
-
-def _print_table(
+def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, group: int | None = None
 ) -> None:
+    """A table of text: ``left`` columns of words come first; a change in column ``group`` starts a new section."""
     from rich import box  # as in `progress`
     from rich.console import Console
     from rich.table import Table
@@ -163,11 +147,6 @@ def _print_table(
 def wrote(folder: Path, files: Sequence[str]) -> None:
     """Where the results are: the page to open first."""
     print(f"Wrote {len(files)} files. The page to open in a browser:\n{folder / 'report.html'}")
-
-
-def wrote_figures(folder: Path, names: Sequence[str]) -> None:
-    """Where a benchmark's results are: NAME.json, and its figure in two formats."""
-    print(f"\nWrote {', '.join(f'{name}.json' for name in names)}\nand figures as .png and .svg, to\n{folder}")
 
 
 def wrote_advice(folder: Path) -> None:

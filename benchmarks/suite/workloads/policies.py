@@ -1,6 +1,6 @@
-"""Every policy of the library on equal terms: rounds a second in the compiled loop, and regret over the same rounds.
+"""Every policy of the library on equal terms: rounds per second in the compiled loop, and regret over the same rounds.
 
-Beside them the yardstick, an OFUL in NumPy: the ratio to it says what compiling and sketching give.
+The yardstick, an OFUL in NumPy, plays the same rounds: the ratio to it says what compiling and sketching give.
 """
 
 import inspect
@@ -11,11 +11,6 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import sketchbandits
-from sketchbandits.bench import figures, games
-from sketchbandits.bench.measure import interleaved
-from sketchbandits.bench.targets import at_least
-from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
-from sketchbandits.bench.yardstick import NumpyOFUL
 from sketchbandits.environments import LinearEnvironment
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.kernels.threads import one_blas_thread
@@ -24,10 +19,15 @@ from sketchbandits.lab.intervals import interval
 from sketchbandits.lab.palette import COLOURS, GREY
 from sketchbandits.policies import CSLB, registry
 from sketchbandits.policies.base import Policy
+from suite import figures, games
+from suite.measure import interleaved
+from suite.targets import at_least
+from suite.workload import Measured, Point, Session, Summary, Workload
+from suite.yardstick import NumpyOFUL
 
 YARDSTICK = "NumPy OFUL"
 TARGET, LEAST_GAIN = (1000, 200), 100.0  # arms and dimension; how many rounds of CS-LB a round of the yardstick's
-Played = tuple[float, float]  # microseconds a round, regret
+Played = tuple[float, float]  # microseconds per round, regret
 
 
 class Setting(NamedTuple):
@@ -56,7 +56,7 @@ def public_policies() -> dict[str, type[Policy]]:
     return {name: cls for name, cls in public.items() if isinstance(cls, type) and issubclass(cls, Policy)}
 
 
-def look(policy: type) -> tuple[str, str]:
+def name_and_colour(policy: type) -> tuple[str, str]:
     """A policy's name in text and its colour, as everywhere."""
     known = {known.policy: (known.label, COLOURS[name]) for name, known in registry.POLICIES.items()}
     return known.get(policy, (policy.__name__, GREY))
@@ -70,7 +70,7 @@ def build(policy: Any, arms: Floats, sketch_size: int) -> Policy:
 
 
 def points(sizes: Sizes) -> list[Point]:
-    """One a draw: all policies meet the same arms, parameter and noise."""
+    """One point per draw: all policies meet the same arms, parameter and noise."""
     found = []
     for draw in range(sizes.draws):
         for setting in sizes.settings:
@@ -87,7 +87,7 @@ def measure(shape: dict[str, Any], session: Session) -> dict[str, Any]:
     noise = games.noise_of(env, shape["rounds"], draw)
     with one_blas_thread():
         contenders: dict[str, Callable[[], Played]] = {
-            look(cls)[0]: _compiled(build(cls, env.arms, shape["sketch_size"]), env, noise)
+            name_and_colour(cls)[0]: _compiled(build(cls, env.arms, shape["sketch_size"]), env, noise)
             for cls in public_policies().values()
         }
         contenders[YARDSTICK] = _plain(env, noise)
@@ -123,14 +123,14 @@ def _plain(env: LinearEnvironment, noise: Floats) -> Callable[[], Played]:
 
 
 def summarise(measured: Sequence[Measured]) -> Summary:
-    """One line a policy and setting, the fastest first."""
+    """One line per policy and setting, the fastest first."""
     facts = []
     for place in dict.fromkeys((m.parameters["n_arms"], m.parameters["dim"]) for m in measured):
         part = [m for m in measured if (m.parameters["n_arms"], m.parameters["dim"]) == place]
         times, regrets = (_by_policy(part, what) for what in ("microseconds", "regret"))
         for name in sorted(times, key=lambda name: statistics.median(times[name])):
-            what = f"{name} / {YARDSTICK} at N={place[0]}, d={place[1]}, rounds a second"
-            limit = LEAST_GAIN if name == look(CSLB)[0] and place == TARGET else None
+            what = f"{name} / {YARDSTICK} at N={place[0]}, d={place[1]}, rounds per second"
+            limit = LEAST_GAIN if name == name_and_colour(CSLB)[0] and place == TARGET else None
             fact = {"n_arms": place[0], "dim": place[1], "policy": name, "colour": _colour(name)}
             fact |= {"rounds_per_second": [1e6 / time for time in times[name]], "regret": regrets[name]}
             facts.append(fact | {"target": at_least(what, times, YARDSTICK, name, limit)})
@@ -141,7 +141,7 @@ def summarise(measured: Sequence[Measured]) -> Summary:
 
 
 def _colour(name: str) -> str:
-    return dict(map(look, public_policies().values())).get(name, GREY)
+    return dict(map(name_and_colour, public_policies().values())).get(name, GREY)
 
 
 def _by_policy(part: Sequence[Measured], what: str) -> dict[str, list[float]]:

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from sketchbandits import validate
-from sketchbandits.bench import journal
-from sketchbandits.bench.journal import Journal
-from sketchbandits.bench.measure import machine
-from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
-from sketchbandits.bench.workloads import PEERS, WORKLOADS
 from sketchbandits.lab.figures import render
 from sketchbandits.lab.outputs import write_together
 from sketchbandits.lab.pool import Watch
+from suite.journal import Journal, key_of
+from suite.machine import machine
+from suite.workload import Measured, Point, Session, Summary, Workload
+from suite.workloads import PEERS, WORKLOADS
 
 JOURNAL = "points.jsonl"
 MEASURING = "measuring"
@@ -58,11 +57,11 @@ def carry_out(
 ) -> list[Report]:
     """Every workload in turn: its points from the journal where they are there, its files as soon as it is done."""
     described, reports = machine(), []
-    book = Journal(folder / JOURNAL)
+    journal = Journal(folder / JOURNAL)
     points = {workload.name: _points(plan, workload) for workload in plan.chosen(catalogue)}
     if fresh:
-        book.forget({key for part in points.values() for key in part})
-    known = book.read()
+        journal.forget({key for part in points.values() for key in part})
+    known = journal.read()
     meter = _Meter(points, known, watch)
     for workload in plan.chosen(catalogue):
         measured = []
@@ -70,7 +69,7 @@ def carry_out(
             if key not in known:
                 session = Session(plan.seed, folder / workload.name, meter.inside(workload, point))
                 known[key] = workload.measure(point.parameters, session)
-                book.append(key, workload.name, point.parameters, known[key])
+                journal.append(key, workload.name, point.parameters, known[key])
                 meter.done += point.seconds
             measured.append(Measured(point.parameters, known[key]))
         summary = workload.summarise(measured)
@@ -81,7 +80,7 @@ def carry_out(
 
 def _points(plan: BenchPlan, workload: Workload) -> dict[str, Point]:
     points = workload.points(workload.quick if plan.quick else workload.full)
-    return {journal.key(workload.name, p.parameters, quick=plan.quick, seed=plan.seed): p for p in points}
+    return {key_of(workload.name, p.parameters, quick=plan.quick, seed=plan.seed): p for p in points}
 
 
 class _Meter:
@@ -92,14 +91,14 @@ class _Meter:
         self.total, self.done, self.watch = sum(point.seconds for point in missing), 0.0, watch
 
     def inside(self, workload: Workload, point: Point) -> Callable[[str, float], None]:
-        """Says that a point begins; to be told what of it is being done, and the share of it that is done."""
+        """Show that a point begins; call the result with what is being done and the share of the point that is done."""
 
-        def tell(what: str, share: float) -> None:
+        def show(what: str, share: float) -> None:
             done = self.done + point.seconds * min(max(share, 0.0), 1.0)
             self.watch(MEASURING, f"{workload.name}, {what}", done / self.total)
 
-        tell(point.label, 0.0)
-        return tell
+        show(point.label, 0.0)
+        return show
 
 
 def _files(

@@ -1,4 +1,4 @@
-"""How fast a cost grows with one size: the slope of a line through logarithms, beside that of the stated complexity.
+"""How fast a cost grows with one size: the slope of a line through logarithms, and that of the stated complexity.
 
 Only the upper part of the range is fitted: at small sizes a round costs what every round costs. The interval says how
 far the noise of the clock moves the slope, by resampling the repetitions at every size; it cannot know whether a power

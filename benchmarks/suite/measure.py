@@ -2,29 +2,26 @@
 
 Contenders of a comparison take turns, in alternating order (A B C, C B A, ...), each time from a fresh policy and on
 the same seeded noise, without the garbage collector; kernels are compiled before the clock runs. Medians are reported
-with minima beside: where the two tell different stories, something else was running. Rounds are played with one BLAS
+with minima: where the two disagree, something else was running. Rounds are played with one BLAS
 thread; a warm-up and what it is compared with use all.
+
+Only public names of the library are used, so that another version can be measured by the same code (`--against`).
 """
 
 import contextlib
 import gc
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.metadata import version
 from typing import Any, TypeVar
 
-from threadpoolctl import threadpool_info
+from numpy.typing import NDArray
 
-import sketchbandits
 from sketchbandits.environments import LinearEnvironment
-from sketchbandits.kernels.linalg import Floats
-from sketchbandits.lab import runs
-from sketchbandits.simulate import CHUNK
 
-Contender = Callable[[], float]  # plays its rounds once; microseconds a round
+CHUNK = 16_384  # rounds between two chances for Ctrl-C
+Floats = NDArray[Any]
+Contender = Callable[[], float]  # plays its rounds once; microseconds per round
 Samples = dict[str, list[float]]
 Name = TypeVar("Name")
 Sample = TypeVar("Sample")
@@ -96,20 +93,3 @@ def seconds(action: Callable[[], Any]) -> float:
     started = time.perf_counter()
     action()
     return time.perf_counter() - started
-
-
-def machine() -> dict[str, str]:
-    """Where and with what this was measured; no name of a computer or a person."""
-    blas = {f"{i['internal_api']} {i['version']}, {i['num_threads']} threads" for i in _blas()}
-    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba"))
-    return {
-        "cpu": runs.machine(),
-        "load at the start": f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown",
-        "system": platform.platform(),
-        "blas": "; ".join(sorted(blas)),
-        "versions": f"sketchbandits {sketchbandits.__version__}, {packages}",
-    }
-
-
-def _blas() -> list[dict[str, Any]]:
-    return [info for info in threadpool_info() if info["user_api"] == "blas"]

@@ -1,6 +1,9 @@
 """The games that workloads are played on: arm sets that let one size grow while the others stay."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from sketchbandits.environments import (
     LinearEnvironment,
@@ -9,10 +12,10 @@ from sketchbandits.environments import (
     subspace_arms,
     uniform_parameter,
 )
-from sketchbandits.kernels.linalg import Floats
 
+Floats = NDArray[Any]
 # Clusters of a fixed size, as many as wanted: GROUP parallel arms in each of RANK directions.
-GROUP, RANK, ROOM = 10, 4, 8
+GROUP, RANK, DIM = 10, 4, 8
 CLUSTER_SIZE = GROUP * RANK
 
 
@@ -40,10 +43,11 @@ def few_clusters(n_arms: int, n_clusters: int, rank: int, dim: int, seed: int) -
 def many_clusters(n_clusters: int, seed: int) -> LinearEnvironment:
     """Directions in general position: with ``sketch_size=RANK``, clusters of ``CLUSTER_SIZE`` arms each.
 
-    ``GROUP`` arms a direction, so that a million arms make clusters by the ten thousand, not more than a warm-up bears.
+    ``GROUP`` arms per direction, so that a million arms make tens of thousands of clusters: more would be too slow
+    to warm up.
     """
-    arms = correlated_arms(n_arms=n_clusters * CLUSTER_SIZE, dim=ROOM, group_size=GROUP, seed=seed)
-    return LinearEnvironment(arms, uniform_parameter(ROOM, seed=seed + 1))
+    arms = correlated_arms(n_arms=n_clusters * CLUSTER_SIZE, dim=DIM, group_size=GROUP, seed=seed)
+    return LinearEnvironment(arms, uniform_parameter(DIM, seed=seed + 1))
 
 
 def one_cluster(n_arms: int, rank: int, seed: int) -> LinearEnvironment:

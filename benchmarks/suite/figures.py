@@ -1,7 +1,7 @@
 """The figure of every workload, drawn from the facts of its summary: nothing here is measured.
 
 Two kinds: costs against a size, with logarithms on both axes and the slope named where a curve ends; and rows of dots,
-one row a policy or a call.
+one row per policy or call.
 """
 
 import math
@@ -9,8 +9,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sketchbandits.bench import growth
 from sketchbandits.lab import drawing, palette
+from suite import growth
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 Facts = Mapping[str, Any]
 BLUE, ORANGE, GREEN, GREY = palette.COLOURS["cslb"], palette.COLOURS["oful"], palette.COLOURS["cbscfd"], palette.GREY
 SWEEPS = {"d": "dimension d", "N": "arms N", "K": "clusters K", "l": "sketch size l"}
-LOOKS = {"round": (BLUE, "-"), "full scan": (BLUE, "--"), "state": (BLUE, "-")}
+STYLES = {"round": (BLUE, "-"), "full scan": (BLUE, "--"), "state": (BLUE, "-")}
 TIMES = ("round", "full scan")
-LOOKS |= {"partition": (GREEN, "-"), "arms": (GREY, "-")}
-LOOKS |= {"warm-up": (BLUE, "-"), "product": (GREY, "-"), "by SVD": (ORANGE, "--")}
+STYLES |= {"partition": (GREEN, "-"), "arms": (GREY, "-")}
+STYLES |= {"warm-up": (BLUE, "-"), "product": (GREY, "-"), "by SVD": (ORANGE, "--")}
 QUANTILES = {"p50": ("|", 11), "p99": ("o", 7), "p99.9": ("D", 5.5), "again": ("s", 6), "max": (">", 6.5)}
 
 
@@ -43,7 +43,7 @@ def growth_of_rounds(facts: Facts) -> "Figure":
             for curve in curves:
                 names += _growing(ax, curve, 1.0 if timed else 1e-6, stated=True)
             _size_axis(ax, curves[0]["sizes"], SWEEPS[sweep])
-            ax.set_ylabel(("microseconds a round" if timed else "megabytes") if i % len(sweeps) == 0 else "")
+            ax.set_ylabel(("microseconds per round" if timed else "megabytes") if i % len(sweeps) == 0 else "")
         for row in (figure.axes[: len(sweeps)], figure.axes[len(sweeps) :]):
             _same_heights(row)
         return drawing.keep_names_apart(figure, names)
@@ -72,7 +72,7 @@ def _growing(
 ) -> list["Annotation"]:
     """A curve, named with its slope over the upper sizes: at the edge, or where it ends inside."""
     what = curve.get("quantity") or curve["what"]
-    colour, line = LOOKS[what]
+    colour, line = STYLES[what]
     values = [scale * value for value in curve["medians"]]
     ax.plot(curve["sizes"], values, color=colour, linestyle=line, linewidth=1.8, marker="o", markersize=4)
     found = curve["exponent"]
@@ -81,8 +81,8 @@ def _growing(
         text += f"\n(stated {growth.shown(curve['stated_exponent'])})"
     if not inside:
         return [drawing.name_curve(ax, curve["sizes"][-1], values[-1], text, colour)]
-    look: dict[str, Any] = {"color": drawing.ink(colour), "fontsize": 10, "va": "center"}
-    ax.annotate(text, (curve["sizes"][-1], values[-1]), (7, 0), textcoords="offset points", **look)
+    text_style: dict[str, Any] = {"color": drawing.ink(colour), "fontsize": 10, "va": "center"}
+    ax.annotate(text, (curve["sizes"][-1], values[-1]), (7, 0), textcoords="offset points", **text_style)
     return []
 
 
@@ -129,14 +129,14 @@ def slowest_rounds(facts: Facts) -> "Figure":
     curves = facts["curves"]
     labels = [f"{c['title']}\nN = {c['n_arms']:,}, {c['played']:,} rounds" for c in curves]
     with drawing.style():
-        figure = drawing.panels(["select + update"], ("",), "", "microseconds a round, log scale", height=1.0)
+        figure = drawing.panels(["select + update"], ("",), "", "microseconds per round, log scale", height=1.0)
         figure.set_size_inches(8.2, 1.6 + 0.65 * len(curves))
         (ax,) = figure.axes
         for row, curve in enumerate(curves):
             _quantiles(ax, row, curve["quantiles"])
         _rows(ax, labels)
-        _room(ax, [value for curve in curves for value in curve["quantiles"].values()])
-        dots = [(name.replace("again", "slowest in every run"), BLUE, *look) for name, look in QUANTILES.items()]
+        _widen(ax, [value for curve in curves for value in curve["quantiles"].values()])
+        dots = [(name.replace("again", "slowest in every run"), BLUE, *marker) for name, marker in QUANTILES.items()]
         _legend(figure, dots, hollow=list(QUANTILES).index("again"))
         return drawing.keep_names_apart(figure, [])
 
@@ -147,12 +147,12 @@ def _quantiles(ax: "Axes", row: int, found: Mapping[str, float]) -> None:
         marker, size = QUANTILES[name]
         face = "white" if name == "again" else BLUE
         ax.plot(value, row, marker, color=BLUE, markerfacecolor=face, markersize=size, markeredgewidth=1.8)
-    _beside(ax, found["p50"], row, brief(found["p50"]), left=True)
-    _beside(ax, found["max"], row, brief(found["max"]))
+    _number(ax, found["p50"], row, brief(found["p50"]), left=True)
+    _number(ax, found["max"], row, brief(found["max"]))
 
 
 def speed_and_regret(facts: Facts) -> "Figure":
-    """For each setting, rounds a second and regret; policies in the order of their speed in the last setting."""
+    """For each setting, rounds per second and regret; policies in the order of their speed in the last setting."""
     policies = facts["policies"]
     places = list(dict.fromkeys((fact["n_arms"], fact["dim"]) for fact in policies))
     order = [fact["policy"] for fact in policies if (fact["n_arms"], fact["dim"]) == places[-1]]
@@ -161,12 +161,12 @@ def speed_and_regret(facts: Facts) -> "Figure":
         figure = drawing.panels(titles, ("",), "", "", height=1.0, sharey=True)
         figure.set_size_inches(1.6 + 2.9 * len(titles), 1.3 + 0.34 * len(order))
         for i, ax in enumerate(figure.axes):
-            what, unit = (("rounds_per_second", "rounds a second, log scale"), ("regret", "regret"))[i % 2]
+            what, unit = (("rounds_per_second", "rounds per second, log scale"), ("regret", "regret"))[i % 2]
             part = [fact for fact in policies if (fact["n_arms"], fact["dim"]) == places[i // 2]]
             for fact in part:
                 _spread(ax, order.index(fact["policy"]), fact[what], fact["colour"], drawing.thousands)
             _rows(ax, order)
-            _room(ax, [value for fact in part for value in fact[what]], log=what != "regret")
+            _widen(ax, [value for fact in part for value in fact[what]], log=what != "regret")
             ax.set_xlabel(unit)
         _legend(figure, [("median", GREY, "o", 7.5), ("one draw", GREY, "o", 4)])
         return drawing.keep_names_apart(figure, [])
@@ -177,7 +177,7 @@ def costs_of_calls(facts: Facts) -> "Figure":
     calls = facts["calls"]
     places = list(dict.fromkeys((fact["n_arms"], fact["dim"]) for fact in calls))
     order, colours = list(dict.fromkeys(fact["call"] for fact in calls)), {"CS-LB": BLUE, "OFUL": ORANGE}
-    beside = {"CS-LB": -0.13, "OFUL": 0.13}  # two dots must not hide each other
+    shift = {"CS-LB": -0.13, "OFUL": 0.13}  # two dots must not hide each other
     with drawing.style():
         titles = [f"N = {n:,}, d = {d}" for n, d in places]
         label = "microseconds, log scale (line: to the least)"
@@ -187,11 +187,11 @@ def costs_of_calls(facts: Facts) -> "Figure":
             part = [fact for fact in calls if (fact["n_arms"], fact["dim"]) == place]
             for fact in part:
                 colour = colours.get(fact["policy"], GREY)
-                row = order.index(fact["call"]) + beside.get(fact["policy"], 0.0)
+                row = order.index(fact["call"]) + shift.get(fact["policy"], 0.0)
                 ax.plot([fact["least"], fact["median"]], [row, row], color=colour, linewidth=1.4)
                 ax.plot(fact["median"], row, "o", color=colour, markersize=7)
             _rows(ax, order)
-        _room(figure.axes[0], [fact["median"] for fact in calls])
+        _widen(figure.axes[0], [fact["median"] for fact in calls])
         _legend(figure, [(name, colours.get(name, GREY), "o", 7) for name in dict.fromkeys(f["policy"] for f in calls)])
         return drawing.keep_names_apart(figure, [])
 
@@ -203,7 +203,7 @@ def speed_of_peers(facts: Facts) -> "Figure":
     order = list(dict.fromkeys(f"{fact['peer']} {fact['variant']}" for fact in peers))
     with drawing.style():
         titles = [f"N = {n:,}, d = {d}" for n, d in places]
-        figure = drawing.panels(titles, ("",), "", "rounds a second, log scale", height=1.0, sharey=True, sharex=True)
+        figure = drawing.panels(titles, ("",), "", "rounds per second, log scale", height=1.0, sharey=True, sharex=True)
         figure.set_size_inches(10.0, 1.5 + 0.34 * len(order))
         for ax, place in zip(figure.axes, places, strict=True):
             for fact in (fact for fact in peers if (fact["n_arms"], fact["dim"]) == place):
@@ -212,7 +212,7 @@ def speed_of_peers(facts: Facts) -> "Figure":
                 row = order.index(f"{fact['peer']} {fact['variant']}")
                 _spread(ax, row, fact["rounds_per_second"], colour, drawing.thousands, face)
             _rows(ax, order)
-        _room(figure.axes[0], [value for fact in peers for value in fact["rounds_per_second"]])
+        _widen(figure.axes[0], [value for fact in peers for value in fact["rounds_per_second"]])
         _legend(figure, [("sees the features of arms", GREY, "o", 7), ("does not", GREY, "o", 7)], hollow=1)
         return drawing.keep_names_apart(figure, [])
 
@@ -225,10 +225,10 @@ def _spread(
     ax.plot([min(values), max(values)], [row, row], color=colour, linewidth=1.4)
     ax.plot(middle, row, "o", color=colour, markersize=7, markerfacecolor=face or colour, zorder=3)
     ax.plot(values, [row] * len(values), "o", color=colour, markersize=4, alpha=0.4, markeredgewidth=0)
-    _beside(ax, max(values), row, show(float(f"{middle:.2g}")))
+    _number(ax, max(values), row, show(float(f"{middle:.2g}")))
 
 
-def _beside(ax: "Axes", x: float, row: int, text: str, *, left: bool = False) -> None:
+def _number(ax: "Axes", x: float, row: int, text: str, *, left: bool = False) -> None:
     place: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": drawing.SMALL}
     ax.annotate(text, (x, row), (-8 if left else 8, 0), ha="right" if left else "left", **place)
 
@@ -239,8 +239,8 @@ def _rows(ax: "Axes", labels: Sequence[str]) -> None:
     ax.grid(axis="y", color="#F2F2F2")
 
 
-def _room(ax: "Axes", values: Sequence[float], *, log: bool = True) -> None:
-    """Room for the numbers beside the dots."""
+def _widen(ax: "Axes", values: Sequence[float], *, log: bool = True) -> None:
+    """Leave space for the numbers next to the dots."""
     if not log:
         from matplotlib.ticker import FuncFormatter, MaxNLocator
 

@@ -20,19 +20,19 @@ class TextbookState(NamedTuple):
     choice: Ints
     counts: Ints
     stats: Floats  # per arm: mean, sum, and what the sum has lost to rounding
-    clock: Ints  # 1 + rewards booked
+    clock: Ints  # 1 + rewards recorded
     factor: Floats  # R^2 c
     work: Floats
 
 
-# Not the library's own decorator, nor its compiled `general_play`: both keep an index on disk beside the library. It
+# Not the library's own decorator, nor its compiled `general_play`: both keep an index on disk next to the library. It
 # would name this module's state type, and a process that cannot import this module could no longer read the index.
 _kernel = numba.njit(nogil=True, error_model="numpy")
 
 
 @_kernel
 def absorb(state: TextbookState, arm: int, reward: float) -> None:
-    """Book a reward into the arm's mean."""
+    """Record a reward in the arm's mean."""
     stats = state.stats
     state.clock[0] += 1
     state.counts[arm] += 1
@@ -42,7 +42,7 @@ def absorb(state: TextbookState, arm: int, reward: float) -> None:
 
 @_kernel
 def choose(state: TextbookState) -> None:
-    """``argmax_i mean_i + sqrt(c ln t / n_i)``: one division and one root an arm."""
+    """``argmax_i mean_i + sqrt(c ln t / n_i)``: one division and one root per arm."""
     mean, counts, values = state.stats[0], state.counts, state.work
     scale = state.factor[0] * np.log(max(state.clock[0], 2))
     for i in range(values.size):
@@ -73,7 +73,7 @@ class TextbookUCB1(UCB1):
         choose(self.state)
 
     def update(self, arm: int, reward: float) -> None:
-        """Book a reward and choose the next arm."""
+        """Record a reward and choose the next arm."""
         absorb(self.state, arm, reward)
         choose(self.state)
 

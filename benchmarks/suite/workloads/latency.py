@@ -1,7 +1,7 @@
 """The worst rounds of CS-LB: how long a caller may wait for ``select`` and ``update``, round by round.
 
-A round that refits its cluster or looks through all of its arms takes longer than the one before. On one very large
-cluster the default, which keeps a shortlist of arms, stands beside a look at every arm in every round. The very same
+A round that refits its cluster or evaluates all of its arms takes longer than the one before. On one very large
+cluster the default, which keeps a shortlist of arms, is compared with evaluating every arm in every round. The same
 rounds are played several times: what was slow every time is the policy's own, the rest is what else the machine did.
 """
 
@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sketchbandits.bench import figures, games
-from sketchbandits.bench.measure import compiled, interleaved
-from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
 from sketchbandits.environments import LinearEnvironment
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.kernels.threads import one_blas_thread
 from sketchbandits.lab.drawing import two_digits
 from sketchbandits.policies import CSLB
+from suite import figures, games
+from suite.measure import compiled, interleaved
+from suite.workload import Measured, Point, Session, Summary, Workload
 
 SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 AGAIN = "again"
@@ -36,7 +36,7 @@ class Sizes(NamedTuple):
     many: tuple[int, int, int]
     large: tuple[int, int, int]
     rounds: tuple[int, int, int]  # of the games
-    full_rounds: int  # that look at every arm
+    full_rounds: int  # that evaluate every arm
     mean_rounds: int
     runs: int
 
@@ -125,12 +125,12 @@ def quantile(samples: Mapping[str, Sequence[int]], share: float) -> float:
 
 
 def mean(samples: Mapping[str, Sequence[int]]) -> float:
-    """Microseconds a round."""
+    """Microseconds per round."""
     return float(np.average(samples["values"], weights=samples["counts"])) / 1e3
 
 
 def summarise(measured: Sequence[Measured]) -> Summary:
-    """One line a game and way to play it."""
+    """One line per game and way to play it."""
     curves = [_curve(each, name) for each in measured for name in each.samples["nanoseconds"]]
     means = [compared(shape, samples["compiled"]) for shape, samples in measured if "compiled" in samples]
     notes = [
@@ -160,11 +160,11 @@ def _row(curve: dict[str, Any]) -> list[str]:
 
 
 def compared(shape: dict[str, Any], means: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """The default's mean over a long run beside that of a look at every arm."""
+    """The default's mean over a long run, and that of evaluating every arm."""
     default, every = (float(np.median(means[name])) for name in (DEFAULT, FULL_SCAN))
     rounds = f"{shape['mean_rounds']:,} and {shape['full_rounds']:,} rounds"
     text = f"one cluster, mean of the compiled loop over {rounds}: {two_digits(default)} us and "
-    text += f"{two_digits(every)} us with every arm looked at, ratio {default / every:.2g}"
+    text += f"{two_digits(every)} us with every arm evaluated, ratio {default / every:.2g}"
     return {"text": text, "default": default, "full": every, "ratio": default / every}
 
 

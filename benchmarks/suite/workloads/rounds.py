@@ -1,6 +1,6 @@
 """What a round of CS-LB costs, and its memory, against d, N, l and K: one of them grows, the others stay.
 
-N grows inside a fixed number of clusters, once with the default and once with every arm of the cluster looked at in
+N grows inside a fixed number of clusters, once with the default and once with every arm of the cluster scanned in
 every round. N, K and the size of a cluster are tied, so K grows with N at a fixed size. Refits are part of the time;
 the first rounds, in which there is one every few rounds, are not.
 """
@@ -10,13 +10,13 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from sketchbandits.bench import figures, games, growth
-from sketchbandits.bench.measure import Contender, compiled, interleaved, play
-from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
 from sketchbandits.environments import LinearEnvironment
 from sketchbandits.kernels.threads import one_blas_thread
 from sketchbandits.lab.drawing import two_digits
 from sketchbandits.policies import CSLB
+from suite import figures, games, growth
+from suite.measure import Contender, compiled, interleaved, play
+from suite.workload import Measured, Point, Session, Summary, Workload
 
 DEFAULT, FULL_SCAN = "round", "full scan"
 SCANS = {DEFAULT: "auto", FULL_SCAN: "full"}
@@ -49,11 +49,11 @@ QUICK = Sizes((64, 512, 4096), (300, 3_000, 30_000), (4, 16, 64), (10, 60, 360),
 
 
 def points(sizes: Sizes) -> list[Point]:
-    """One a sweep: all of its sizes take turns, so that a busy moment does not bend the curve."""
+    """One point per sweep: all of its sizes take turns, so that a busy moment does not bend the curve."""
     sweeps = {
         "d": [(dim, {"n_arms": 240, "dim": dim, "rank": 8, "clusters": 30}) for dim in sizes.dims],
         "N": [(n, {"n_arms": n, "dim": 32, "rank": 8, "clusters": 4}) for n in sizes.arms],
-        "K": [(k, {"n_arms": k * games.CLUSTER_SIZE, "dim": games.ROOM, "rank": games.RANK, "clusters": k})
+        "K": [(k, {"n_arms": k * games.CLUSTER_SIZE, "dim": games.DIM, "rank": games.RANK, "clusters": k})
               for k in sizes.clusters],
         "l": [(l, {"n_arms": 2048, "dim": 2 * max(sizes.ranks), "rank": l, "clusters": 4}) for l in sizes.ranks],
     }  # fmt: skip
@@ -107,13 +107,13 @@ def game(sweep: str, shape: dict[str, Any], seed: int) -> LinearEnvironment:
 
 
 def measure(parameters: dict[str, Any], session: Session) -> dict[str, Any]:
-    """By quantity and size: microseconds a round of every repetition, and bytes."""
+    """By quantity and size: microseconds per round of every repetition, and bytes."""
     sweep, shapes = parameters["sweep"], parameters["shapes"]
     contenders: dict[tuple[str, int], Contender] = {}
     sizes: dict[str, list[int]] = {name: [] for name in BYTES}
     with one_blas_thread():
         for i, shape in enumerate(shapes):
-            session.tell(f"{sweep} = {shape['size']:,}", 0.5 * i / len(shapes))
+            session.show(f"{sweep} = {shape['size']:,}", 0.5 * i / len(shapes))
             env = game(sweep, shape, session.seed)
             for name, scan in SCANS.items() if sweep == "N" else [(DEFAULT, "auto")]:
                 policy = prepared(env, shape, scan, session.seed)
@@ -122,7 +122,7 @@ def measure(parameters: dict[str, Any], session: Session) -> dict[str, Any]:
                 if name == DEFAULT:
                     for part, size in memory(policy).items():
                         sizes[part].append(size)
-        session.tell(f"{sweep}, all sizes in turns", 0.5)
+        session.show(f"{sweep}, all sizes in turns", 0.5)
         found = interleaved(contenders, parameters["repetitions"])
     names = dict.fromkeys(name for name, _ in contenders)
     return {"microseconds": {n: [found[n, shape["size"]] for shape in shapes] for n in names}, "bytes": sizes}
@@ -145,7 +145,7 @@ def memory(policy: CSLB) -> dict[str, int]:
 
 
 def summarise(measured: Sequence[Measured]) -> Summary:
-    """One line a sweep and quantity: its ends, its exponent, and that of the stated complexity."""
+    """One line per sweep and quantity: its ends, its exponent, and that of the stated complexity."""
     curves = []
     for parameters, samples in measured:
         curves += [_curve(parameters, name, values) for name, values in samples["microseconds"].items()]
@@ -162,7 +162,7 @@ def summarise(measured: Sequence[Measured]) -> Summary:
 
 NOTES = (
     "d: the same arms, turned into more dimensions.",
-    "N: arms of 4 subspaces of rank 8, so that clusters grow; a full scan looks at every arm of a cluster.",
+    "N: arms of 4 subspaces of rank 8, so that clusters grow; a full scan evaluates every arm of a cluster.",
     f"K: clusters of {games.CLUSTER_SIZE} arms and rank {games.RANK}, so that N grows with K.",
     "l: 4 clusters of 512 arms whose rank is l.",
     "Exponents are slopes over the upper sizes, stated ones those of r² + |C| r + log K for a round, N l for its "

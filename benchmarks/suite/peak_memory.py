@@ -1,15 +1,15 @@
 """In a process of its own: how long one warm-up takes and how far memory rises meanwhile; prints JSON.
 
-python -m sketchbandits.bench.peak_memory N_ARMS DIM SKETCH_SIZE SEED
+python -m suite.peak_memory N_ARMS DIM SKETCH_SIZE SEED
 """
 
 import json
 import sys
 from pathlib import Path
 
-from sketchbandits.bench.games import general_arms
-from sketchbandits.bench.measure import seconds
-from sketchbandits.partition.partition import Partition
+from sketchbandits import Partition
+from suite.games import general_arms
+from suite.measure import seconds
 
 _STATUS = Path("/proc/self/status")
 

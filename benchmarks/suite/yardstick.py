@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 
 class NumpyOFUL:
-    """OFUL on fixed arms, written as well as plain NumPy allows: O(d^2 + N d) a round, nothing allocated but views.
+    """OFUL on fixed arms, written as well as plain NumPy allows: O(d^2 + N d) per round, nothing allocated but views.
 
         u = V^-1 x_j ;  g = X u ;  D = 1 + g_j
         V^-1 -= u u'/D ;  mean += g (y - mean_j)/D ;  width2 -= g^2/D
@@ -49,7 +49,7 @@ class NumpyOFUL:
         return int(values.argmax())
 
     def update(self, arm: int, reward: float) -> None:
-        """Book a reward by one Sherman-Morrison step."""
+        """Record a reward by one Sherman-Morrison step."""
         g, row, outer = self._g, self._row, self._outer
         self.inverse.dot(self.arms[arm], self._u)
         self.arms.dot(self._u, g)

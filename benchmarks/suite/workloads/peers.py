@@ -1,17 +1,17 @@
-"""Other bandit libraries on the same games: rounds a second, as a multiple of the yardstick's, and regret beside its.
+"""Other bandit libraries on the same games: rounds per second and regret, compared with the yardstick's.
 
 Only models that see the features of arms, as the game has them, have a regret to compare. Peers are installed by
-`sketchbandits.bench.peers`, each into an environment of its own; one that cannot be is listed with the reason.
+`suite.peers`, each into an environment of its own; one that cannot be is listed with the reason.
 """
 
 import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sketchbandits.bench import figures
-from sketchbandits.bench.peers.compare import compare
-from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
-from sketchbandits.bench.workloads.policies import in_thousands
+from suite import figures
+from suite.peers.compare import compare
+from suite.workload import Measured, Point, Session, Summary, Workload
+from suite.workloads.policies import in_thousands
 
 Row = dict[str, Any]
 
@@ -31,7 +31,7 @@ _PLAYED = 25  # runs of peers and of yardsticks between them, about
 
 
 def points(sizes: Sizes) -> list[Point]:
-    """One a setting; the first may have to install every peer."""
+    """One point per setting; the first may have to install every peer."""
     found = []
     for i, (n, d, l) in enumerate(sizes.settings):
         shape = {"n_arms": n, "dim": d, "sketch_size": l, "rounds": sizes.rounds, "seconds": sizes.seconds}
@@ -45,11 +45,11 @@ def measure(shape: dict[str, Any], session: Session) -> dict[str, Any]:
     options = {name: value for name, value in shape.items() if name != "runs"}
     seeds = [1000 * session.seed + run for run in range(shape["runs"])]
     name = f"N={shape['n_arms']}, d={shape['dim']}"
-    return compare(name, **options, seeds=seeds, folder=session.folder, watch=session.tell)
+    return compare(name, **options, seeds=seeds, folder=session.folder, watch=session.show)
 
 
 def summarise(measured: Sequence[Measured]) -> Summary:
-    """One line a setting and variant, the fastest first; then those that did not play."""
+    """One line per setting and variant, the fastest first; then those that did not play."""
     facts, missing, models = [], {}, {}
     for shape, samples in measured:
         variants: dict[tuple[str, str], list[Row]] = {}
@@ -61,7 +61,7 @@ def summarise(measured: Sequence[Measured]) -> Summary:
                 missing[f"{row['peer']} {_short(row)}".strip()] = row.get("reason") or row["failed"]
         found = [_fact(shape, *names, rows) for names, rows in variants.items()]
         facts += sorted(found, key=lambda fact: -statistics.median(fact["rounds_per_second"]))
-    notes = ["Ratio: rounds a second over the yardstick's. Regret: over the yardstick's, after as many rounds."]
+    notes = ["Ratio: rounds per second over the yardstick's. Regret: over the yardstick's, after as many rounds."]
     notes += [f"{name}: {model}." for name, model in models.items()]
     notes += [f"{name}: not measured, {reason}" for name, reason in missing.items()]
     headings = ("library", "variant", "N", "d", "rounds/s", "ratio", "regret", "after")

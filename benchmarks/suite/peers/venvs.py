@@ -1,4 +1,4 @@
-"""One virtual environment a peer: their requirements contradict each other, and none of them is ours.
+"""One virtual environment per peer: their requirements contradict each other, and none of them is ours.
 
 An environment is made once and reused from then on, at no cost; a marker in it says what it was made from. One that
 cannot be made is listed with its reason; the next run tries again.

@@ -1,12 +1,13 @@
 """What CS-LB's warm-up costs: `Partition.first_fit` on arms in general position, where every arm meets every cluster.
 
-Beside it ONE NumPy product of the arms (N x d) with as many vectors as there are clusters (d x N/l): what probing every
-arm against one vector of every cluster takes. And, for few arms, first-fit as the paper prints it, with a singular
-value decomposition for each arm and cluster.
+It is compared with ONE NumPy product of the arms (N x d) with as many vectors as there are clusters (d x N/l): what
+probing every arm against one vector of every cluster takes. For few arms it is also compared with
+first-fit as the paper prints it, with a singular value decomposition for each arm and cluster.
 """
 
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
@@ -16,19 +17,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sketchbandits.bench import figures, games, growth, peak_memory
-from sketchbandits.bench.measure import interleaved, seconds
-from sketchbandits.bench.targets import Target, at_least, at_most, bounded
-from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.partition.partition import Partition
+from suite import figures, games, growth, peak_memory
+from suite.measure import interleaved, seconds
+from suite.targets import Target, at_least, at_most, bounded
+from suite.workload import Measured, Point, Session, Summary, Workload
 
 WARM_UP, PRODUCT, SVD = "warm-up", "product", "by SVD"
 Shape = tuple[int, int, int]  # arms, dimension, sketch size
 
 
 class Sizes(NamedTuple):
-    """Shapes whose warm-up is timed, those of them with an SVD first-fit beside, those whose memory is taken."""
+    """Shapes whose warm-up is timed, those of them also measured with an SVD first-fit, those whose memory is taken."""
 
     timed: tuple[Shape, ...]
     svd: tuple[Shape, ...]
@@ -112,7 +113,8 @@ def svd_rank(rows: Floats) -> int:
 def in_new_process(n_arms: int, dim: int, sketch_size: int, seed: int) -> dict[str, Any]:
     """Seconds, and peak of extra memory over that of the arms: nothing else has left its traces there."""
     command = [sys.executable, "-m", peak_memory.__name__, *map(str, (n_arms, dim, sketch_size, seed))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}  # the child finds what this process finds
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
         raise MemoryError(f"the warm-up of {n_arms:,} arms of dimension {dim} did not end well: {last}")
@@ -121,17 +123,17 @@ def in_new_process(n_arms: int, dim: int, sketch_size: int, seed: int) -> dict[s
 
 
 def summarise(measured: Sequence[Measured]) -> Summary:
-    """One line a shape and comparison."""
+    """One line per shape and comparison."""
     rows, facts = [], []
     for shape, samples in measured:
         place = (shape["n_arms"], shape["dim"], shape["sketch_size"])
         for target in comparisons(place, samples):
             times = samples["seconds"]
-            beside = f"{statistics.median(times[target.what]):.3g}" if target.what in times else ""
-            shown = [f"{statistics.median(times[WARM_UP]):.3g}", beside, target.shown, target.target, target.reached]
+            other = f"{statistics.median(times[target.what]):.3g}" if target.what in times else ""
+            shown = [f"{statistics.median(times[WARM_UP]):.3g}", other, target.shown, target.target, target.reached]
             rows.append([target.what, figures.short(place[0]), str(place[1]), str(place[2]), *shown])
             facts.append({"n_arms": place[0], "dim": place[1], "sketch_size": place[2], **asdict(target)})
-    headings = ("beside", "N", "d", "l", "warm-up s", "it s", "ratio", "target", "reached")
+    headings = ("against", "N", "d", "l", "warm-up s", "it s", "ratio", "target", "reached")
     notes = ["Ratios of medians (of minima). Product: warm-up / product. By SVD: first-fit by SVD / warm-up."]
     notes.append("Memory: what the warm-up took beyond the arms, as a share of their size.")
     return Summary(headings, rows, notes, {"ratios": facts, "curves": curves(measured)})

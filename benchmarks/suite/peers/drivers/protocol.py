@@ -2,8 +2,8 @@
 
     python NAME_driver.py PROBLEM OUTPUT --seconds SECONDS
 
-``PROBLEM`` is a file of arrays (`Problem`), ``OUTPUT`` gets one line of JSON a variant as soon as it has played.
-The clock runs in `Player.select` and `Player.update` only: drawing rewards and booking regret are off it, and so is
+``PROBLEM`` is a file of arrays (`Problem`), ``OUTPUT`` gets one line of JSON per variant as soon as it has played.
+The clock runs in `Player.select` and `Player.update` only: drawing rewards and adding up regret are off it, and so is
 what a library lets its user prepare ahead. The library's lazy imports and first calls are paid by a player that is
 thrown away.
 """
@@ -60,7 +60,7 @@ class Variant:
 
     name: str
     model: str  # in words: what is learned, and how arms are explored
-    comparable: bool  # rewards linear in one parameter that all arms share: its regret may be set beside OFUL's
+    comparable: bool  # rewards linear in one parameter that all arms share: its regret may be compared with OFUL's
     make: Callable[[Problem], Player]
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from sketchbandits import CSLB, validate
-from sketchbandits.bench.peers import venvs
-from sketchbandits.bench.peers.drivers import protocol
-from sketchbandits.bench.yardstick import NumpyOFUL
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
 from sketchbandits.kernels.threads import one_blas_thread
-from sketchbandits.simulate import CHUNK
+from suite.measure import CHUNK
+from suite.peers import venvs
+from suite.peers.drivers import protocol
+from suite.yardstick import NumpyOFUL
 
 DRIVERS = Path(protocol.__file__).parent
 MOST_VARIANTS = 2  # that a driver plays, one after the other in one process
@@ -63,14 +63,14 @@ def compare(
     environments: venvs.Venvs | None = None,
     drivers: Path = DRIVERS,
 ) -> dict[str, Any]:
-    """Rounds per second of every peer, of CS-LB and of the yardstick: ``rounds`` or ``seconds`` each, once a seed.
+    """Rounds per second of every peer, of CS-LB and of the yardstick: ``rounds`` or ``seconds`` each, once per seed.
 
-    ``folder`` keeps the peers' environments (`venvs.Venvs`); all are made before anything is timed. ``watch`` is told
-    what comes next and the share of the plan that is done. The result can be written as JSON; it has a row for each
-    variant and seed (`_row`), and one for each peer that could not be installed.
+    ``folder`` keeps the peers' environments (`venvs.Venvs`); all are made before anything is timed. ``watch`` is called
+    with what comes next and the share of the plan that is done. The result can be written as JSON; it has a row
+    for each variant and seed (`_row`), and one for each peer that could not be installed.
     """
-    tell = watch or (lambda what, share: None)
-    pythons, rows = _installed(environments or venvs.Venvs(folder), tell)
+    show = watch or (lambda what, share: None)
+    pythons, rows = _installed(environments or venvs.Venvs(folder), show)
     with one_blas_thread(), tempfile.TemporaryDirectory() as scratch:
         for number, seed in enumerate(seeds):
             env, problem = _draw(n_arms, dim, rounds, seed)
@@ -78,20 +78,20 @@ def compare(
             contenders = [*_own(table, sketch_size), *_peers(table, pythons, drivers)]
 
             def at_seed(what: str, share: float, seed: int = seed, number: int = number) -> None:
-                tell(f"{workload}, seed {seed}: {what}", (number + share) / len(seeds))
+                show(f"{workload}, seed {seed}: {what}", (number + share) / len(seeds))
 
             rows += _in_turn(table, contenders, at_seed)
-    tell(workload, 1.0)
+    show(workload, 1.0)
     plan = {"n_arms": n_arms, "dim": dim, "sketch_size": sketch_size, "rounds": rounds, "seconds": seconds}
     return {"workload": workload, **plan, "seeds": list(seeds), "rows": rows}
 
 
-def _installed(made: venvs.Venvs, tell: Watch) -> tuple[dict[str, Path], list[Row]]:
+def _installed(made: venvs.Venvs, show: Watch) -> tuple[dict[str, Path], list[Row]]:
     """The Python of each peer, and a row for each that has none."""
     pythons: dict[str, Path] = {}
     missing: list[Row] = []
     for name in made.peers:
-        tell(f"installing {name}", 0.0)
+        show(f"installing {name}", 0.0)
         try:
             pythons[name] = made.python(name)
         except venvs.NotInstalledError as error:
@@ -108,12 +108,12 @@ def _draw(n_arms: int, dim: int, rounds: int, seed: int) -> tuple[LinearEnvironm
     return env, protocol.Problem(env.arms, env.means, noise, seed)
 
 
-def _in_turn(table: Table, contenders: Sequence[Contender], tell: Watch) -> list[Row]:
+def _in_turn(table: Table, contenders: Sequence[Contender], show: Watch) -> list[Row]:
     """Each contender between two runs of the yardstick."""
     rows: list[Row] = []
     yardsticks = [_yardstick(table)]
     for done, (name, play) in enumerate(contenders):
-        tell(name, done / len(contenders))
+        show(name, done / len(contenders))
         records = play()
         yardsticks.append(_yardstick(table))
         rows += [_row(name, table.seed, record, yardsticks[-2:]) for record in records]

@@ -19,7 +19,7 @@ class Target:
 
     @property
     def shown(self) -> str:
-        """The ratio, with that of the minima beside."""
+        """The ratio of medians, and that of minima in brackets."""
         return f"{three_digits(self.ratio)} ({three_digits(self.ratio_of_minima)})"
 
     def __str__(self) -> str:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Point(NamedTuple):
-    """One measurement: a few words for it, all that it depends on beside the seed, about how many seconds it takes."""
+    """One measurement: a few words for it, all that it depends on except the seed, about how many seconds it takes."""
 
     label: str
     parameters: dict[str, Any]
@@ -25,11 +25,11 @@ class Measured(NamedTuple):
 
 
 class Session(NamedTuple):
-    """What a measurement may use beside its parameters."""
+    """What a measurement may use in addition to its parameters."""
 
     seed: int
     folder: Path  # for what is to be kept between runs
-    tell: Callable[[str, float], None]  # what is being done, and the share of this point that is done
+    show: Callable[[str, float], None]  # what is being done, and the share of this point that is done
 
 
 @dataclass(frozen=True)

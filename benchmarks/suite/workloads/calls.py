@@ -1,6 +1,6 @@
-"""What a call from Python costs: ``select``, ``update``, both, and rewards in batches, beside the yardstick's.
+"""What a call from Python costs: ``select``, ``update``, both, and rewards in batches, compared with the yardstick's.
 
-A batch pays for its checks and its way into compiled code once, so it is told per reward or event.
+A batch pays for its checks and its way into compiled code once, so its time is given per reward or event.
 """
 
 import statistics
@@ -10,23 +10,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sketchbandits.bench import figures, games
-from sketchbandits.bench.measure import Contender, interleaved, through_api
-from sketchbandits.bench.targets import ratios
-from sketchbandits.bench.workload import Measured, Point, Session, Summary, Workload
-from sketchbandits.bench.yardstick import NumpyOFUL
 from sketchbandits.environments import LinearEnvironment
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.kernels.threads import one_blas_thread
 from sketchbandits.lab.drawing import two_digits
 from sketchbandits.policies import CSLB, OFUL
+from suite import figures, games
+from suite.measure import Contender, interleaved, through_api
+from suite.targets import ratios
+from suite.workload import Measured, Point, Session, Summary, Workload
+from suite.yardstick import NumpyOFUL
 
 BOTH = "select + update"
 YARDSTICK = "NumPy OFUL"
 
 
 class Sizes(NamedTuple):
-    """Arms, dimension and sketch size of each setting; rounds a repetition, rewards a batch, repetitions."""
+    """Arms, dimension and sketch size of each setting; rounds per repetition, rewards per batch, repetitions."""
 
     settings: tuple[tuple[int, int, int], ...]
     rounds: int
@@ -39,7 +39,7 @@ QUICK = Sizes(((60, 50, 5), (1000, 200, 10)), 200, 100, 7)
 
 
 def points(sizes: Sizes) -> list[Point]:
-    """One a setting."""
+    """One point per setting."""
     found = []
     for n, d, l in sizes.settings:
         shape = {"n_arms": n, "dim": d, "sketch_size": l, "rounds": sizes.rounds}
@@ -94,7 +94,7 @@ def contenders_of(policy: Any, env: LinearEnvironment, noise: Floats, batch: int
 
 
 def timed(policy: Any, loop: Callable[[Any], None], calls: int) -> Contender:
-    """Microseconds a call of a loop over them."""
+    """Microseconds per call of a loop over them."""
     loop(policy.copy())  # compiled, or loaded, before the clock runs
 
     def run() -> float:
@@ -117,7 +117,7 @@ def log(policy: Any, env: LinearEnvironment, noise: Floats) -> tuple[Ints, Float
 
 
 def summarise(measured: Sequence[Measured]) -> Summary:
-    """One line a setting, policy and call, as a share of the yardstick's ``select`` and ``update``."""
+    """One line per setting, policy and call, as a share of the yardstick's ``select`` and ``update``."""
     rows, facts = [], []
     for shape, samples in measured:
         times = samples["microseconds"]
@@ -130,7 +130,9 @@ def summarise(measured: Sequence[Measured]) -> Summary:
             shown = [two_digits(middle), two_digits(min(values)), f"{share:.3g} ({least:.3g})"]
             rows.append([name, call, f"{shape['n_arms']:,}", str(shape["dim"]), *shown])
     headings = ("policy", "call", "N", "d", "us", "least", "/ NumPy OFUL's")
-    notes = [f"update_many is told per reward, play per event, both in batches of {measured[0].parameters['batch']:,}."]
+    notes = [
+        f"update_many: time per reward; play: time per event, both in batches of {measured[0].parameters['batch']:,}."
+    ]
     return Summary(headings, rows, notes, {"calls": facts}, left=2, group=2)
 
 

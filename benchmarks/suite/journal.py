@@ -15,10 +15,17 @@ from typing import Any
 from sketchbandits.lab import runs
 from sketchbandits.lab.outputs import write_together
 
-_NOT_MEASURED = ("figures.py", "journal.py", "run.py", "targets.py", "growth.py")  # they only show what was measured
+_NOT_MEASURED = (
+    "figures.py",
+    "journal.py",
+    "run.py",
+    "targets.py",
+    "growth.py",
+    "show.py",
+)  # they only show what was measured
 
 
-def key(workload: str, parameters: dict[str, Any], *, quick: bool, seed: int) -> str:
+def key_of(workload: str, parameters: dict[str, Any], *, quick: bool, seed: int) -> str:
     """A hash of all that a measurement depends on."""
     what = {"workload": workload, "parameters": parameters, "quick": quick, "seed": seed}
     what |= {"stamp": stamp(), "machine": runs.machine()}
