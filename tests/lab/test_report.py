@@ -3,19 +3,19 @@
 import itertools
 import re
 from dataclasses import replace
-from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from sketchbandits.lab import own_case, report
 from sketchbandits.lab.intervals import Interval, interval
 from sketchbandits.lab.paper.claims import CLAIMS, judge
 from sketchbandits.lab.paper.claims.verdict import Claim, Finding, Verdict
 from sketchbandits.lab.paper.reproduce import PaperPlan
-from sketchbandits.lab.report.markup import MINUS, NONE, number
+from sketchbandits.lab.report.wording import MINUS, NONE, number
 from sketchbandits.lab.runs import Outcome, Task, checkpoints
 from sketchbandits.lab.scenes import Model
 from sketchbandits.policies.registry import PolicySpec, parse_policies
@@ -60,7 +60,8 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if "style" not in self.open:
             self.text += data
-            if {"th", "td"} & set(self.open) and "caption" not in self.open:
+            between_tags = data.isspace() and "\n" in data
+            if {"th", "td"} & set(self.open) and "caption" not in self.open and not between_tags:
                 self.inside[-1][-1][-1] += data
 
     def all(self, tag: str) -> list[dict[str, str]]:

@@ -1,11 +1,10 @@
-"""The figures of a page, each with a caption and, for those who cannot see it, what it shows at first sight."""
+"""The figures of a page, each with a caption and with a description for readers who cannot see it."""
 
 import base64
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from sketchbandits.lab.paper.reproduce import (
     ARM_COUNTS,
@@ -18,37 +17,30 @@ from sketchbandits.lab.paper.reproduce import (
     TYPICAL_WIDTH,
     WIDTHS,
 )
-from sketchbandits.lab.report.markup import (
-    Markup,
-    dataset_names,
-    join,
-    listed,
-    mean_of,
-    named,
-    number,
-    place_if_any,
-    plain,
-    tag,
-    times,
-)
-from sketchbandits.lab.report.results_tables import mean_regrets
+from sketchbandits.lab.report.data_tables import mean_regrets
+from sketchbandits.lab.report.wording import dataset_names, listed, mean_of, named, number, place_if_any, times
 from sketchbandits.lab.study import Plan
 from sketchbandits.lab.tables import Study, contenders, places, timed_lengths
 
 BARS = ", bars from the least to the most"
 
 
-def captioned(plan: Plan, study: Study, figures: Mapping[str, bytes]) -> Markup:
-    """The SVG files among ``figures`` in order, each with a number, a caption and a description."""
-    shown: list[Markup] = []
+class ShownFigure(NamedTuple):
+    """A figure as the page shows it; ``reading`` says in words what a reader who cannot see it would read off."""
+
+    file: str
+    base64: str
+    caption: str
+    reading: str
+
+
+def captioned(plan: Plan, study: Study, figures: Mapping[str, bytes]) -> list[ShownFigure]:
+    """The SVG files among ``figures`` in order, each with a caption and a description."""
+    shown = []
     for name in sorted((name for name in figures if name.endswith(".svg")), key=_figure_order):
         caption, reading = _about(_kind(name), re.findall(r"\d", name), plan, study)
-        data = base64.b64encode(figures[name]).decode()
-        alt = escape(plain(f"{caption} {reading}"))
-        image = Markup(f'<img src="data:image/svg+xml;base64,{data}" alt="{alt}">')
-        label = tag("b", f"Figure {len(shown) + 1}.")
-        shown.append(tag("figure", tag("a", image, href=name), tag("figcaption", label, " ", caption)))
-    return join(shown)
+        shown.append(ShownFigure(name, base64.b64encode(figures[name]).decode(), caption, reading))
+    return shown
 
 
 def _kind(name: str) -> str:
@@ -66,7 +58,7 @@ def _figure_order(name: str) -> tuple[bool, list[str], int]:
 
 
 def _about(kind: str, numbers: Sequence[str], plan: Any, study: Study) -> tuple[str, str]:
-    """A figure's caption, and what it shows at first sight."""
+    """A figure's caption, and what can be read off it."""
     shown = [place for place in places(study["regret"]) if not numbers or str(place[0]) in numbers]
     return ABOUT[kind](plan, study, shown) if kind in ABOUT else (kind, "")
 
@@ -90,7 +82,7 @@ def _about_regret(plan: Plan, study: Study, shown: Sequence[tuple[Any, str]]) ->
 def _about_time(plan: Plan, study: Study, shown: Sequence[tuple[Any, str]]) -> tuple[str, str]:
     twins = "" if len(contenders(study["time"])) == len(plan.policies) else " Hollow: as the paper prints the policy."
     caption = (
-        f"Time a round{_on(shown)}, timed alone: the first {timed_lengths(study['time'])}.{twins} "
+        f"Time per round{_on(shown)}, timed alone: the first {timed_lengths(study['time'])}.{twins} "
         f"Shown is {mean_of(plan, ' (large dots), the runs (small) and lines from the least to the most')}."
     )
     readings = []
@@ -142,7 +134,7 @@ def _about_growth(plan: Plan, study: Study, shown: Sequence[tuple[Any, str]]) ->
         in_l = times(time[engine, TYPICAL_DIM, WIDTHS[0]], time[engine, TYPICAL_DIM, WIDTHS[-1]])
         readings.append(f"engine {engine}: {in_d} in d, {in_l} in l")
     caption = (
-        f"Time a round of CS-LB, timed alone, as the dimension grows (left, l = {TYPICAL_WIDTH}) and as the sketch "
+        f"Time per round of CS-LB, timed alone, as the dimension grows (left, l = {TYPICAL_WIDTH}) and as the sketch "
         f"size does (right, d = {TYPICAL_DIM}): {mean_of(plan, BARS)}. Grey: the "
         "cost that the paper prints."
     )

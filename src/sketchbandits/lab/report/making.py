@@ -4,17 +4,17 @@ import math
 import os
 import platform
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 from sketchbandits import __version__
 from sketchbandits.kernels.linalg import TIE
 from sketchbandits.lab.own_case import OwnPlan
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.reproduce import PaperPlan
-from sketchbandits.lab.report.markup import SCALES, Markup, definitions, join, policy_names, runs_in_words, tag
+from sketchbandits.lab.report.wording import SCALES, policy_names, runs_in_words
 from sketchbandits.lab.runs import machine
 from sketchbandits.lab.scenes import FileScene, Scene
 from sketchbandits.lab.tables import Study, timed_lengths
@@ -41,11 +41,11 @@ def readings(plan: PaperPlan) -> dict[str, str]:
         "K < ⌈N/l⌉": "Printed as strict; elsewhere the paper counts N/l clusters at most. Here K ≤ ⌈N/l⌉ is judged; "
         "the evidence says where < holds too.",
         "Rank test": "Printed as the rank of a matrix, without a tolerance. Here an arm joins the first cluster, in "
-        f"order, that has room for its direction or whose span it leaves by at most {_power(TOLERANCE)} of its norm.",
+        f"order, that can take its direction or whose span it leaves by at most {_power(TOLERANCE)} of its norm.",
         "Ties": f"Not mentioned; unit arms all tie at the start. Here values within {_power(TIE)} of the largest, "
         "relatively, are equal, and the lowest index wins, of clusters and of arms.",
         "Running time": "“Seconds”, for a number of rounds, a machine and a program that are not named. Here "
-        "microseconds a round in compiled code, the warm-up apart. CS-LB, SOFUL and CBSCFD run as printed and in "
+        "microseconds per round in compiled code, without the warm-up. CS-LB, SOFUL and CBSCFD run as printed and in "
         "cheaper forms: CS-LB in coordinates, which chooses the same arms, the sketches with a buffer.",
         "Runs": "“Independent”. Here a run draws new arms, a new θ* and new noise, the same for all policies.",
     }
@@ -72,8 +72,8 @@ def scene_facts(plan: OwnPlan) -> dict[str, str]:
     facts = {
         "Arms": f"{scene_name(plan)}: N = {n_arms:,}, d = {dim:,}, {norms[scene.normalize]}",
         "Hidden parameter": "given, the same in every run" if given else drawn,
-        "Told to policies": f"λ = {model.ridge:g}, R = {model.noise:g}, S = {model.theta_norm:g}, δ = {model.delta:g}, "
-        f"l = {model.sketch_size}, as far as they take it and are not given their own",
+        "Passed to policies": f"λ = {model.ridge:g}, R = {model.noise:g}, S = {model.theta_norm:g}, "
+        f"δ = {model.delta:g}, l = {model.sketch_size}, where a policy takes them and is not given its own",
         "Policies": policy_names(plan),
         "Length": f"{plan.rounds:,} rounds, {runs_in_words(plan)}, seed {plan.seed}",
     }
@@ -82,22 +82,22 @@ def scene_facts(plan: OwnPlan) -> dict[str, str]:
     return facts
 
 
-def _command(name: str, flags: Mapping[str, Any]) -> Markup:
+def _command(name: str, flags: Mapping[str, Any]) -> list[str]:
     words = ["sketchbandits", name]
     for flag, value in flags.items():
         if value is not None:
             words += [f"--{flag}", f"{value:g}" if isinstance(value, float) else str(value)]
-    return tag("code", join((tag("span", word) for word in shlex.join(words).split(" ")), " "))
+    return shlex.join(words).split(" ")
 
 
-def paper_command(plan: PaperPlan) -> Markup:
-    """The command that makes the paper's page again."""
+def paper_command(plan: PaperPlan) -> list[str]:
+    """The words of the command that makes the paper's page again."""
     lists = {name: ",".join(map(str, getattr(plan, name))) for name in ("datasets", "policies", "normalize")}
     return _command("reproduce", {"rounds": plan.rounds, "runs": plan.runs, **lists, "seed": plan.seed})
 
 
-def own_command(plan: OwnPlan) -> Markup:
-    """The command that makes a user's page again; files without their folders."""
+def own_command(plan: OwnPlan) -> list[str]:
+    """The words of the command that makes a user's page again; files without their folders."""
     scene = plan.scene
     if isinstance(scene, FileScene):
         features = None if scene.features is None else ",".join(scene.features)
@@ -111,10 +111,25 @@ def own_command(plan: OwnPlan) -> Markup:
     return _command("simulate", {"policies": policies, **flags, "normalize": scene.normalize, **told, **length})
 
 
-def how_it_was_made(study: Study, command: Markup, more_files: Mapping[str, str]) -> Markup:
+class Making(NamedTuple):
+    """How a page was made: the words of the command, facts by name, and what is in each file."""
+
+    command: Sequence[str]
+    facts: Mapping[str, str]
+    files: Mapping[str, str]
+
+
+def how_it_was_made(study: Study, command: Sequence[str], more_files: Mapping[str, str]) -> Making:
     """The command, versions, machine and files behind a page."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba"))
-    names = {
+    facts = {
+        "Versions": f"sketchbandits {__version__}, Python {platform.python_version()}, {packages}",
+        "Machine": machine(),
+        "Date": f"{datetime.now(UTC):%Y-%m-%d} (UTC)",
+        "Times": "Every timed run was played alone, after all others, on one thread; the policies took turns, run by "
+        f"run. Compilation is not timed. Timed are the first {timed_lengths(study['time'])}.",
+    }
+    files = {
         "claims.json": "the verdicts with their evidence",
         "summary.csv": "regret and time of every run",
         "curves.parquet": "regret at every checkpoint",
@@ -122,14 +137,4 @@ def how_it_was_made(study: Study, command: Markup, more_files: Mapping[str, str]
         "figures/": "every figure as PNG and SVG",
         "runs.jsonl": "the journal of finished runs",
     }
-    links = [join([tag("a", name, href=name), f": {what}"]) for name, what in names.items()]
-    facts = {
-        "Command": command,
-        "Versions": f"sketchbandits {__version__}, Python {platform.python_version()}, {packages}",
-        "Machine": machine(),
-        "Date": f"{datetime.now(UTC):%Y-%m-%d} (UTC)",
-        "Times": "Every timed run was played alone, after all others, on one thread; the policies took turns, run by "
-        f"run. Compiling is not timed. Timed are the first {timed_lengths(study['time'])}.",
-        "Files": tag("ul", *(tag("li", link) for link in links)),
-    }
-    return definitions(facts)
+    return Making(command, facts, files)

@@ -1,4 +1,4 @@
-"""The verdicts of a page: a row a claim with the figures that decide it, opening to the rule and every case."""
+"""The verdicts of a page: one row per claim with the figures that decide it, which opens to the rule and every case."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -6,18 +6,8 @@ from typing import Any, NamedTuple
 
 from sketchbandits.lab.intervals import Interval
 from sketchbandits.lab.paper.claims.verdict import FAILS, HOLDS, NOT_JUDGED, UNDECIDED, VACUOUS, Finding, Verdict
-from sketchbandits.lab.report.markup import (
-    NONE,
-    Markup,
-    decimals,
-    fixed,
-    join,
-    listed,
-    named,
-    number,
-    table,
-    tag,
-)
+from sketchbandits.lab.report.page import Table
+from sketchbandits.lab.report.wording import NONE, decimals, fixed, listed, named, number
 
 MARKS = {HOLDS: "✓", FAILS: "✕", "depends": "◐", UNDECIDED: "?", VACUOUS: "○", NOT_JUDGED: NONE}
 PHRASES = {
@@ -29,17 +19,17 @@ PHRASES = {
     NOT_JUDGED: ("was not judged", "were not judged"),
 }
 LONG = 100  # characters; a longer explanation of a verdict goes below its row
-LINE = 40  # characters; decisive figures that are longer have a line for each group of cases
-FEW = 3  # cases that the line of decisive figures names one by one
+LINE = 40  # characters; longer decisive figures have one line per group of cases
+FEW = 3  # cases that the decisive figures name one by one
 
 
-class Decisive(NamedTuple):
+class DecisiveFigure(NamedTuple):
     """Which figure of a finding decides a claim: those whose name holds ``figure``, of several the one picked."""
 
     label: str
     figure: str
     pick: Callable[..., Any] = min
-    by: str = ""  # the property of a case that the line tells apart; none: the outcome
+    by: str = ""  # the property of a case by which cases are grouped; if empty, their outcome
 
 
 def _size(value: Any) -> float:
@@ -52,60 +42,71 @@ def _farthest_from_one(values: Iterable[Any], key: Callable[[Any], float]) -> An
 
 _SLOPE, _CLOSEST = "regret gained late / in the middle", "closest rival minus CS-LB"
 DECISIVE = {
-    "lowest-regret": Decisive(_CLOSEST, " minus "),
-    "beats-sketches": Decisive(_CLOSEST, " minus "),
-    "sketches-do-not-converge": Decisive(_SLOPE, "slope", by="policy"),
-    "cslb-sublinear": Decisive(_SLOPE, "late / middle", by="normalisation"),
-    "linear-beats-ucb1": Decisive("UCB1 minus policy", " minus ", by="policy"),
-    "largest-gains-where-clustered": Decisive("smallest gain on (4) / on another", "gain on (4) /"),
-    "theorem-bound": Decisive("largest regret / bound", "largest regret", max),
-    "clusters-at-most": Decisive("K, by data set", "K", by="data set"),
-    "ucb1-grows-with-arms": Decisive("power of growth in N", "power", by="policy"),
-    "l-sqrt-k-predicts": Decisive("l sqrt(K) / d", "l sqrt(K)"),
-    "faster-than-oful": Decisive("CS-LB / OFUL", "cslb / oful", by="form"),
-    "slightly-faster-than-sketches": Decisive("CS-LB / rival", "cslb / ", _farthest_from_one, "form"),
-    "ucb1-fastest": Decisive("UCB1 / closest rival", "ucb1 / ", max, "form"),
-    "search-saves-time": Decisive("µs that searching l arms would save", "searching", by="form"),
-    "warmup-negligible": Decisive("warm-up's share at the horizon", "share of all time", by="form"),
-    "dbslinucb-falls-back": Decisive("power of growth in d", "power of growth in d"),
-    "less-regret": Decisive("rival minus first", " minus "),
-    "less-time": Decisive("first / rival", " / "),
+    "lowest-regret": DecisiveFigure(_CLOSEST, " minus "),
+    "beats-sketches": DecisiveFigure(_CLOSEST, " minus "),
+    "sketches-do-not-converge": DecisiveFigure(_SLOPE, "slope", by="policy"),
+    "cslb-sublinear": DecisiveFigure(_SLOPE, "late / middle", by="normalisation"),
+    "linear-beats-ucb1": DecisiveFigure("UCB1 minus policy", " minus ", by="policy"),
+    "largest-gains-where-clustered": DecisiveFigure("smallest gain on (4) / on another", "gain on (4) /"),
+    "theorem-bound": DecisiveFigure("largest regret / bound", "largest regret", max),
+    "clusters-at-most": DecisiveFigure("K, by data set", "K", by="data set"),
+    "ucb1-grows-with-arms": DecisiveFigure("power of growth in N", "power", by="policy"),
+    "l-sqrt-k-predicts": DecisiveFigure("l sqrt(K) / d", "l sqrt(K)"),
+    "faster-than-oful": DecisiveFigure("CS-LB / OFUL", "cslb / oful", by="form"),
+    "slightly-faster-than-sketches": DecisiveFigure("CS-LB / rival", "cslb / ", _farthest_from_one, "form"),
+    "ucb1-fastest": DecisiveFigure("UCB1 / closest rival", "ucb1 / ", max, "form"),
+    "search-saves-time": DecisiveFigure("µs that searching l arms would save", "searching", by="form"),
+    "warmup-negligible": DecisiveFigure("warm-up's share at the horizon", "share of all time", by="form"),
+    "dbslinucb-falls-back": DecisiveFigure("power of growth in d", "power of growth in d"),
+    "less-regret": DecisiveFigure("rival minus first", " minus "),
+    "less-time": DecisiveFigure("first / rival", " / "),
 }
 
 
-def verdict_table(verdicts: Sequence[Verdict]) -> Markup:
-    """Every claim with its verdict and decisive figures, opening to the rule and the evidence."""
-    head = tag("tr", *(tag("th", name, scope="col") for name in ("Claim", "Verdict", "Decisive figures")))
-    caption = tag("caption", "Each rule was fixed before the runs were looked at; every claim opens to its evidence.")
-    return tag("table", caption, tag("thead", head), *map(_verdict_rows, verdicts), class_="verdicts")
+class DecisiveFigures(NamedTuple):
+    """What decides a claim in words: the name of the figure, and its range over groups of cases."""
+
+    label: str
+    lines: Sequence[str]
 
 
-def _verdict_rows(verdict: Verdict) -> Markup:
+class ShownVerdict(NamedTuple):
+    """A claim as the page shows it: ``short`` follows the verdict's word, ``long`` is shown below the rule."""
+
+    id: str
+    statement: str
+    rule: str
+    word: str
+    mark: str
+    short: str
+    long: str
+    decisive: DecisiveFigures | None
+    evidence: Table | None
+
+
+def shown_verdicts(verdicts: Sequence[Verdict]) -> list[ShownVerdict]:
+    """Every claim with its verdict, decisive figures, rule and evidence."""
+    return [_shown(verdict) for verdict in verdicts]
+
+
+def _shown(verdict: Verdict) -> ShownVerdict:
     text = named(verdict.text)
     short = text if len(text) <= LONG else text.split(":")[0]
-    mark = tag("span", MARKS[verdict.word], aria_hidden="true")
-    word = tag("strong", mark, f" {verdict.word}", class_=f"word {verdict.word.replace(' ', '-')}")
-    statement = tag("th", verdict.claim.statement, scope="row")
-    row = tag(
-        "tr",
-        statement,
-        tag("td", word, " ", short.removeprefix(verdict.word).lstrip(": ")),
-        tag("td", _decisive(verdict)),
+    return ShownVerdict(
+        id=verdict.claim.id,
+        statement=verdict.claim.statement,
+        rule=verdict.claim.rule,
+        word=verdict.word,
+        mark=MARKS[verdict.word],
+        short=short.removeprefix(verdict.word).lstrip(": "),
+        long=text if short != text else "",
+        decisive=_decisive(verdict) if verdict.findings else None,
+        evidence=_evidence(verdict) if verdict.findings else None,
     )
-    evidence = [tag("p", "Rule: ", verdict.claim.rule)]
-    if short != text:
-        evidence.append(tag("p", "Verdict: ", text))
-    if verdict.findings:
-        evidence.append(_evidence(verdict))
-    summary = tag("summary", "Rule and evidence: ", tag("code", verdict.claim.id))
-    details = tag("tr", tag("td", tag("details", summary, *evidence), colspan=3), class_="more")
-    return tag("tbody", row, details, id=verdict.claim.id)
 
 
-def _decisive(verdict: Verdict) -> Markup:
-    """The figure that decides, from its least to its largest over cases that are alike."""
-    if not verdict.findings:
-        return Markup()
+def _decisive(verdict: Verdict) -> DecisiveFigures:
+    """The figure that decides, from its least to its largest over similar cases."""
     rule = DECISIVE.get(verdict.claim.id) or _first_interval(verdict.findings[0])
     groups: dict[str, list[Any]] = {} if rule.by else {outcome: [] for outcome in MARKS}
     for finding in verdict.findings:
@@ -113,16 +114,15 @@ def _decisive(verdict: Verdict) -> Markup:
         name = " ".join(map(str, finding.case.values())) if few else finding.case.get(rule.by, finding.outcome)
         groups.setdefault(str(name), []).append(_deciding(finding, rule))
     parts = [f"{named(name)}: {_range(values)}" for name, values in groups.items() if values]
-    lines = parts if len("; ".join(parts)) > LINE else ["; ".join(parts)]
-    return join([tag("b", rule.label), *(tag("span", line) for line in lines)], " ")
+    return DecisiveFigures(rule.label, parts if len("; ".join(parts)) > LINE else ["; ".join(parts)])
 
 
-def _first_interval(finding: Finding) -> Decisive:
+def _first_interval(finding: Finding) -> DecisiveFigure:
     names = sorted(finding.figures, key=lambda name: not isinstance(finding.figures[name], Interval))
-    return Decisive(named(names[0]), names[0])
+    return DecisiveFigure(named(names[0]), names[0])
 
 
-def _deciding(finding: Finding, rule: Decisive) -> Any:
+def _deciding(finding: Finding, rule: DecisiveFigure) -> Any:
     matching = [value for name, value in finding.figures.items() if rule.figure in name]
     if not matching or isinstance(matching[0], str):
         return matching[0] if matching else NONE
@@ -137,8 +137,8 @@ def _range(values: Sequence[Any]) -> str:
     return f"{' to '.join(ends)} ({len(values)} cases)"
 
 
-def _evidence(verdict: Verdict) -> Markup:
-    """One row a case; where cases have different figures these share a column."""
+def _evidence(verdict: Verdict) -> Table:
+    """One row per case; where cases have different figures, these share a column."""
     case, names = list(verdict.findings[0].case), list(verdict.findings[0].figures)
     alike = all(list(finding.figures) == names for finding in verdict.findings)
     rows = []
@@ -149,7 +149,7 @@ def _evidence(verdict: Verdict) -> Markup:
             figures = ["; ".join(f"{named(name)} {figure}" for name, figure in pairs)]
         rows.append([*map(named, finding.case.values()), finding.outcome, *figures])
     headings = [*case, "outcome", *(map(named, names) if alike else ["figures"])]
-    return table("Case by case; means with their 95 % intervals", headings, rows, text=len(case) + 1)
+    return Table("Case by case; means with their 95 % intervals", headings, rows, text_columns=len(case) + 1)
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:

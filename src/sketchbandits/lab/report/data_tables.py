@@ -1,4 +1,4 @@
-"""The tables of a page: regret, time, who leads at which horizon, and a user's own arms."""
+"""The tables of a page: regret, time, the leading policy at each horizon, and a user's own arms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,19 +10,8 @@ from sketchbandits.lab.intervals import interval
 from sketchbandits.lab.own_case import OwnPlan
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.reproduce import PaperPlan
-from sketchbandits.lab.report.markup import (
-    SCALES,
-    Markup,
-    band,
-    join,
-    listed,
-    mean_of,
-    number,
-    place_name,
-    table,
-    tag,
-    times,
-)
+from sketchbandits.lab.report.page import Cell, Table, Tables
+from sketchbandits.lab.report.wording import SCALES, interval_cell, listed, mean_of, number, place_name, times
 from sketchbandits.lab.scenes import Scene
 from sketchbandits.lab.study import Runs
 from sketchbandits.lab.tables import Study, contenders, places, scene_of
@@ -31,58 +20,59 @@ from sketchbandits.policies.registry import PolicySpec
 SHARES = {"T/100": 0.01, "T/10": 0.1, "T/2": 0.5, "T": 1.0}
 
 
-def regret_table(plan: PaperPlan, study: Study) -> Markup:
-    """Regret at the end, a row a setting and a column a policy."""
+def regret_table(plan: PaperPlan, study: Study) -> Tables:
+    """Regret at the end: one row per setting, one column per policy."""
     policies = contenders(study["regret"])
-    rows = []
+    rows: list[list[str | Cell]] = []
     for place in places(study["regret"]):
         found = [interval(study["regret"][*place, str(policy)].regret) for policy in policies]
         least = min(value.mean for value in found)
         scene = scene_of(study["regret"], place)
         assert isinstance(scene, Scene)
-        cells = [band(value, best=value.mean == least) for value in found]
+        cells = [interval_cell(value, best=value.mean == least) for value in found]
         title = paper.title(scene).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
         rows.append([f"({place[0]}) {title}", place[1], *cells])
     caption = (
         f"Regret after {plan.rounds:,} rounds: {mean_of(plan, ' and its 95 % interval')}; the least in bold. {SCALES}"
     )
-    return table(caption, ["data set", "norm", *(policy.label for policy in policies)], rows, text=2)
+    headings = ["data set", "norm", *(policy.label for policy in policies)]
+    return Tables([Table(caption, headings, rows, text_columns=2)])
 
 
-def time_tables(plan: PaperPlan, study: Study) -> Markup:
-    """Time a round and the warm-up, a row a policy and a column a setting."""
+def time_tables(plan: PaperPlan, study: Study) -> Tables:
+    """Time per round and warm-up: one row per policy, one column per setting."""
     played = f"{mean_of(plan, '')}, timed alone"
-    rounds = _time_table(f"Microseconds a round: {played}; the least in bold.", study, lambda runs: runs.microseconds)
+    rounds = _time_table(f"Microseconds per round: {played}; the least in bold.", study, lambda runs: runs.microseconds)
     before = "Warm-up in milliseconds, before the first round: the mean; the least in bold."
-    return join([rounds, _time_table(before, study, lambda runs: 1e3 * runs.warmup_seconds)])
+    return Tables([rounds, _time_table(before, study, lambda runs: 1e3 * runs.warmup_seconds)])
 
 
-def _time_table(caption: str, study: Study, measure: Callable[[Runs], Floats]) -> Markup:
+def _time_table(caption: str, study: Study, measure: Callable[[Runs], Floats]) -> Table:
     shown, policies = places(study["time"]), contenders(study["time"])
     means = np.array([[measure(study["time"][*place, str(policy)]).mean() for place in shown] for policy in policies])
-    rows = []
+    rows: list[list[str | Cell]] = []
     for policy, line in zip(policies, means, strict=True):
         best = line <= means.min(axis=0)
-        cells = [tag("strong" if b else "span", number(float(mean))) for mean, b in zip(line, best, strict=True)]
+        cells = [Cell(number(float(mean)), best=bool(b)) for mean, b in zip(line, best, strict=True)]
         rows.append([policy.label, *cells])
-    return table(caption, ["policy", *map(place_name, shown)], rows)
+    return Table(caption, ["policy", *map(place_name, shown)], rows)
 
 
-def own_table(plan: OwnPlan, study: Study) -> Markup:
-    """Regret and time on a user's own arms, a row a policy."""
-    rows = []
+def own_table(plan: OwnPlan, study: Study) -> Tables:
+    """Regret and time on a user's own arms, one row per policy."""
+    rows: list[list[str | Cell]] = []
     for key, runs in sorted(study["regret"].items(), key=lambda item: item[1].regret.mean()):
         timed = study["time"][key]
         label = study["regret"].groups[key][0].contender.label
         measured = (runs.regret, timed.microseconds, 1e3 * timed.warmup_seconds)
-        rows.append([label, *(band(interval(values)) for values in measured)])
+        rows.append([label, *(interval_cell(interval(values)) for values in measured)])
     caption = f"From the least regret: {mean_of(plan, ' and its 95 % interval')}."
-    headings = ["policy", f"regret after {plan.rounds:,} rounds", "microseconds a round", "warm-up, milliseconds"]
-    return table(caption, headings, rows)
+    headings = ["policy", f"regret after {plan.rounds:,} rounds", "microseconds per round", "warm-up, milliseconds"]
+    return Tables([Table(caption, headings, rows)])
 
 
-def horizon_table(plan: PaperPlan, study: Study) -> Markup:
-    """Who leads after a hundredth, a tenth and half of the rounds, and at the end."""
+def horizon_table(plan: PaperPlan, study: Study) -> Tables:
+    """The leading policy after a hundredth, a tenth and half of the rounds, and at the end."""
     settings = places(study["regret"])
     leaders = {place: [leaders_after(study, place, share) for share in SHARES.values()] for place in settings}
     changed = sum(not set(found[0]) & set(found[-1]) for found in leaders.values())
@@ -93,20 +83,19 @@ def horizon_table(plan: PaperPlan, study: Study) -> Markup:
     if own in contenders(study["regret"]):
         counts = [sum(own.label in found[i] for found in leaders.values()) for i in range(len(SHARES))]
         sentence += f" CS-LB leads in {listed(counts)} of {len(settings)} after {listed(SHARES)}."
-    rows = [
+    rows: list[list[str | Cell]] = [
         [place_name(place), *(_leader_cell(study, place, share) for share in SHARES.values())] for place in settings
     ]
     rounds = [f"{name} = {plan.rounds * share:,.10g}" for name, share in SHARES.items()]
     caption = "The policy with the least mean regret after so many rounds; below it CS-LB's mean over the best other's."
-    return join([tag("p", sentence), table(caption, ["setting", *rounds], rows)])
+    return Tables([Table(caption, ["setting", *rounds], rows)], sentence)
 
 
-def _leader_cell(study: Study, place: tuple[Any, str], share: float) -> Markup:
+def _leader_cell(study: Study, place: tuple[Any, str], share: float) -> Cell:
     means = mean_regrets(study, place, share)
     own = means.pop(PolicySpec("cslb"), None)
     ratio = f"CS-LB / best other {times(min(means.values()), own)}" if means and own is not None else ""
-    leader = tag("span", listed(leaders_after(study, place, share)))
-    return join([leader, tag("span", ratio, class_="ends")], " ")
+    return Cell(listed(leaders_after(study, place, share)), ratio)
 
 
 def leaders_after(study: Study, place: tuple[Any, str], share: float) -> list[str]:
