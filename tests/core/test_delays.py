@@ -141,8 +141,32 @@ def test_a_users_own_policy_plays_naively_with_late_rewards(env):
     )  # fmt: skip
     assert np.allclose(result.regret["library"], result.regret["mine"], rtol=1e-12)
     assert len(seen["mine"].booked) == seen["library"].counts.sum() == T - 34  # 4 of the last batch, 30 before it
-    with pytest.raises(ValueError, match=r"policies\['mine'\] must have select_many, or pending must be False"):
-        simulate(env, policies, rounds=20, delay=fixed_delay(30))
+    with pytest.raises(ValueError, match=r"policies\['mine'\] must have select_many, or pending must not be True"):
+        simulate(env, policies, rounds=20, delay=fixed_delay(30), pending=True)
+
+
+class Spreading(OFUL):
+    """A policy that wants its pending decisions."""
+
+    pending_by_default = True
+
+
+class Repeating(OFUL):
+    """A policy that does not."""
+
+    pending_by_default = False
+
+
+def test_each_policy_says_whether_it_is_passed_pending_decisions(env):
+    policies = {"spreading": Spreading(env.arms), "repeating": Repeating(env.arms), "mine": Mine(Repeating(env.arms))}
+    late = {"rounds": T, "seed": 2, "delay": fixed_delay(30), "batch": 4}
+    default = simulate(env, policies, **late)
+    naive = simulate(env, policies, **late, pending=False)
+    told = simulate(env, {name: policies[name] for name in ("spreading", "repeating")}, **late, pending=True)
+    assert np.array_equal(default.regret["spreading"], told.regret["spreading"])
+    assert np.array_equal(default.regret["repeating"], naive.regret["repeating"])
+    assert np.array_equal(default.regret["mine"], naive.regret["mine"])
+    assert not np.array_equal(naive.regret["spreading"], told.regret["spreading"])  # it matters here
 
 
 def test_contexts_take_late_rewards_but_not_pending_decisions():
@@ -153,11 +177,12 @@ def test_contexts_take_late_rewards_but_not_pending_decisions():
     n = rounds(200, 60)
     plain = simulate(env, policies, rounds=n, seed=1)
     at_once = simulate(env, policies, rounds=n, seed=1, delay=fixed_delay(0), pending=False)
-    late = simulate(env, policies, rounds=n, seed=1, delay=fixed_delay(40), batch=3, pending=False)
+    late = simulate(env, policies, rounds=n, seed=1, delay=fixed_delay(40), batch=3)
     assert np.array_equal(plain.regret["oful"], at_once.regret["oful"])
     assert late.final_regret["oful"][0] > plain.final_regret["oful"][0]
-    with pytest.raises(ValueError, match="pending must be False in a contextual environment with delay or batch, got"):
-        simulate(env, policies, rounds=9, batch=3)
+    refusal = "pending must be False or None in a contextual environment with delay or batch, got True"
+    with pytest.raises(ValueError, match=refusal):
+        simulate(env, policies, rounds=9, batch=3, pending=True)
 
 
 class Strange:
@@ -175,7 +200,7 @@ class Strange:
         ({"delay": Strange([1, -1])}, "delay must draw 20 whole numbers >= 0, got array"),
         ({"delay": Strange([1.5])}, "delay must draw 20 whole numbers >= 0, got array"),
         ({"batch": 0}, "batch must be a whole number >= 1, got 0"),
-        ({"pending": 1}, "pending must be True or False, got 1"),
+        ({"pending": 1}, "pending must be True, False or None, got 1"),
     ],
 )
 def test_bad_arguments_are_named(env, change, message):

@@ -13,10 +13,14 @@ from sketchbandits.environments.labelled import LabelledEnvironment
 from sketchbandits.environments.linear import LinearEnvironment
 from sketchbandits.environments.movielens import read_movielens
 from sketchbandits.environments.noise import truncated_gaussian
+from sketchbandits.environments.protocol import ContextualEnvironment, Environment, FixedArmsEnvironment
 from sketchbandits.environments.ratings import Ratings
 from sketchbandits.environments.replay import ReplayEnvironment
 
 __all__ = [
+    "ContextualEnvironment",
+    "Environment",
+    "FixedArmsEnvironment",
     "LabelledEnvironment",
     "LinearEnvironment",
     "Ratings",

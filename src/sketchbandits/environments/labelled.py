@@ -1,7 +1,7 @@
 """Labelled data as a contextual bandit: find the instance of the target class."""
 
 import reprlib
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,7 +27,7 @@ class LabelledEnvironment:
     number of classes), ``dim``.
     """
 
-    contextual = True
+    contextual: Final = True
 
     def __init__(self, features: ArrayLike, labels: ArrayLike, *, target: Any = None, normalize: bool = True) -> None:
         rows = validate.matrix("features", features)

@@ -1,5 +1,7 @@
 """A fixed arm set with linear rewards."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -19,7 +21,7 @@ class LinearEnvironment:
     equals), ``n_arms``, ``dim``.
     """
 
-    contextual = False
+    contextual: Final = False
 
     def __init__(self, arms: ArrayLike, theta: ArrayLike, *, noise: float = 1.0) -> None:
         self.arms = validate.matrix("arms", arms)

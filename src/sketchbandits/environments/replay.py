@@ -1,5 +1,7 @@
 """Logged rewards as a bandit: a pull draws one of the arm's own."""
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -29,7 +31,7 @@ class ReplayEnvironment:
     arm), ``best_arm`` (the lowest index among equals), ``n_logged`` (rewards of each arm), ``n_arms``, ``dim``.
     """
 
-    contextual = False
+    contextual: Final = False
 
     def __init__(self, arms: ArrayLike, logged_arms: ArrayLike, logged_rewards: ArrayLike) -> None:
         self.arms = validate.matrix("arms", arms)
