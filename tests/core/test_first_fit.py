@@ -382,3 +382,15 @@ def test_partitions_are_equal_by_value():
     assert partition != "a partition"
     with pytest.raises(TypeError, match="unhashable"):
         hash(partition)
+
+
+def test_a_partition_describes_itself():
+    partition = Partition.first_fit(np.repeat(np.eye(30), 2, axis=0), sketch_size=2, tolerance=1e-7)
+    text = "60 arms of dimension 30 in 15 clusters of rank at most 2, tolerance 1e-07"
+    assert repr(partition) == f"Partition({text})"
+    page = partition._repr_html_()
+    assert page.startswith(f"<p>{text}</p>") and page.count("<tr>") == 11
+    assert "<tr><th>9</th><td>4</td><td>2</td></tr>" in page
+    assert "5 smaller clusters, with 20 arms" in page
+    few = Partition.first_fit(np.eye(4), sketch_size=2)._repr_html_()
+    assert few.count("<tr>") == 3 and "smaller" not in few

@@ -1,7 +1,10 @@
 """The loop: paired noise, independent runs, copies, user policies, contexts, results, refusals."""
 
+import base64
 import copy
 import dataclasses
+import html
+import re
 
 import numpy as np
 import polars
@@ -221,6 +224,21 @@ def test_plot_draws_a_curve_and_a_band_for_every_policy(env):
     assert order == sorted(result.policies, key=lambda name: -result.mean(name)[-1])
     mine = Figure().add_subplot()
     assert result.plot(mine) is mine.get_figure()
+
+
+def test_a_notebook_shows_a_table_and_a_figure(env):
+    result = simulate(env, {"<ucb1>": UCB1(env.arms), "oful": OFUL(env.arms)}, rounds=T, runs=2, seed=0)
+    page = result._repr_html_()
+    assert page.startswith(f"<p>{T:,} rounds, runs: 2</p><table>")
+    names = sorted(result.policies, key=lambda name: result.mean(name)[-1])
+    places = [page.index(f"<th>{html.escape(name)}</th><td>{result.mean(name)[-1]:,.1f}</td>") for name in names]
+    assert places == sorted(places)  # the least regret first
+    assert "<ucb1>" not in page
+    image = base64.b64decode(re.search(r'src="data:image/png;base64,([^"]+)"', page).group(1))
+    assert image.startswith(b"\x89PNG")
+    single = simulate(env, {"a": UCB1(env.arms)}, rounds=20, seed=0)
+    assert "one run only" in single._repr_html_()
+    assert repr(single).startswith("Result(20 rounds, 1 run, ")
 
 
 def test_progress_is_the_share_of_all_rounds_and_a_function_gets_the_rounds(env, monkeypatch):

@@ -6,10 +6,11 @@
 Every cluster but the last has rank exactly ``l`` at any moment, so first-fit is: the first full cluster whose span
 contains the arm, else the last cluster if its rank allows, else a new one. Hence ``K <= ceil(N/l)``.
 
-**Cost** O(N d l + N K l) time (`partition.first_fit` says how), O(N d) memory: the bases, and little beside them.
+**Cost** O(N d l + N K l) time (`partition.first_fit` says how), O(N d) memory: the bases, and little besides.
+**Guarantee** Deterministic; each arm lies within the tolerance of the span of its cluster.
 **Reference** Yang, Xie and Lian, "Efficient Linear Bandits via Cluster-Aware Sketching", Algorithm 2.
 **Departures** The rank is decided by the residual rule, not by the numerical rank of an SVD: that drifts with the
-largest singular value and is ``l`` times dearer. A zero arm is in every span and joins the first cluster.
+largest singular value and is ``l`` times more expensive. A zero arm is in every span and joins the first cluster.
 """
 
 import os
@@ -29,19 +30,34 @@ from sketchbandits.progress import Bar
 TOLERANCE = 1e-8
 BLOCK = 4096  # arms at a time
 MOST_WORKERS = 16  # more threads mostly wait for each other
-# Parallel arms already differ by rounding in direction: by 3e-8 in float32.
+# The directions of parallel arms already differ by rounding: by 3e-8 in float32.
 COARSE_TOLERANCE = {"float32": 1e-6, "float16": 1e-2}
 FINEST = 1e-12  # below that rounding decides
+LISTED = 10  # clusters that a notebook shows
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Partition:
-    """Clusters of arms, with an orthonormal basis for each. Arrays are read-only.
+    """Clusters of arms, each within a subspace of low dimension, with an orthonormal basis for each cluster.
 
-    ``labels[i]`` is the cluster of arm ``i``; ``ranks[c]`` the rank of cluster ``c``; ``tolerance`` the residual, as a
-    share of an arm's norm, below which the arm counts as inside a span. Bases of all clusters are the rows of one
-    array; ask `basis`, `members` and `coordinates` for a cluster's own. Two partitions are equal when all of their
-    fields are.
+    `CSLB` and `MultiscaleCSLB` make one from their arms; build it yourself to use it for several policies, to choose
+    how it is made (`first_fit` keeps the order of the arms, `subspaces` finds clusters whatever their order), or to
+    inspect it: `members`, `basis`, `coordinates` and `residuals`. Arrays are read-only. Two partitions are equal when
+    all of their fields are.
+
+    Attributes
+    ----------
+    labels
+        The cluster of every arm, from 0.
+    ranks
+        The rank of every cluster, at most ``sketch_size``.
+    bases
+        The bases of all clusters, one vector per row, in the order of the clusters.
+    sketch_size
+        The largest rank that a cluster may have.
+    tolerance
+        An arm counts as inside a span if what the span leaves of it is at most this share of the arm's norm.
+
     """
 
     labels: Ints
@@ -61,16 +77,29 @@ class Partition:
         device: str = "cpu",
         progress: bool | Callable[[float, str], None] | None = None,
     ) -> "Partition":
-        """Partition ``arms`` (one a row) in their order. Deterministic; bases and coordinates are float64 always.
+        """Partition ``arms`` in their order; deterministic, with bases in float64.
 
-        ``tolerance``: an arm belongs to a span when ``||x - Q'Q x|| <= tolerance ||x||``; by default 1e-8 (float32:
-        1e-6, float16: 1e-2), which is rounding. With a coarse one, 1e-2 and above, most arms must be compared with most
-        clusters exactly: O(N K l d). Bases are made of the first arms of a cluster, with their noise: `subspaces` fits.
-        ``arms`` are read a block at a time and never copied as a whole: a memory-mapped file will do (``np.load(path,
-        mmap_mode="r")``), and so will float32. ``workers`` threads are used (default: one a core, 16
-        at most); ``device="cuda"`` lets a GPU compare arms with clusters (needs PyTorch: ``pip install
-        'sketchbandits[cuda]'``). Neither changes the outcome. ``progress``: a bar with the time left, by default where
-        there is a terminal and it takes longer than a second; or a function of (share done, what is done).
+        Parameters
+        ----------
+        arms
+            One arm per row, of any number type. They are read one block at a time and never copied as a whole, so
+            that a memory-mapped file (``np.load(path, mmap_mode="r")``) may be larger than memory.
+        sketch_size
+            The largest rank of a cluster. Larger values make fewer clusters and more expensive rounds.
+        tolerance
+            The residual, as a share of an arm's norm, up to which the arm belongs to a span. Default: about rounding,
+            1e-8 (float32: 1e-6, float16: 1e-2). With 1e-2 and above most arms must be compared with most clusters
+            exactly, O(N K l d), and bases are made of the first arms of a cluster, noise included: there `subspaces`,
+            which fits its bases to all arms of a cluster, is more accurate.
+        workers
+            The number of threads; it does not change the outcome. Default: one per core, 16 at most.
+        device
+            ``"cuda"`` lets a GPU compare arms with clusters, with the same outcome; this needs PyTorch (``pip install
+            'sketchbandits[cuda]'``). Default: ``"cpu"``.
+        progress
+            True or False: show a bar with the time left, or not. None: show it if stderr is a terminal and the call
+            takes longer than a second. A function is called with (share done, what is done).
+
         """
         array, tolerance, workers = _checked(arms, tolerance, workers)
         sketch_size = validate.whole("sketch_size", sketch_size)
@@ -97,17 +126,21 @@ class Partition:
         workers: int | None = None,
         progress: bool | Callable[[float, str], None] | None = None,
     ) -> "Partition":
-        """Partition ``arms`` whatever their order: subspaces of dimension ``sketch_size`` at most, then first-fit.
+        """Partition ``arms`` whatever their order: find subspaces first, then use first-fit for what is left.
 
         First-fit depends on the order: arms of five 4-dimensional subspaces make five clusters when they come subspace
-        by subspace, and a cluster for every few arms when they are shuffled. Here the subspaces are looked for first
-        (`sketchbandits.partition.subspaces`), from the features alone, and `partition.packing` makes clusters of them.
-        There are never more of these than `first_fit` makes with the same tolerance; the clusters are not in its order,
-        and several may have a rank below ``sketch_size``. Bases are least-squares fits of their arms.
+        by subspace, and a cluster for every few arms when they are shuffled. Here subspaces of dimension
+        ``sketch_size`` at most are searched for first (`sketchbandits.partition.subspaces`), by the features alone, and
+        `sketchbandits.partition.packing` makes clusters of them. There are never more clusters than `first_fit` makes
+        with the same tolerance; they are not in its order, and several may have a rank below ``sketch_size``. Bases are
+        least-squares fits of their arms.
 
-        The outcome depends on ``seed``, and neither on ``workers`` nor on a clock. There is no guarantee that the
-        fewest clusters are found: subspaces are likely missed that hold hardly more arms than their dimension, or a
-        small share of many arms. Other options as in `first_fit`.
+        There is no guarantee that the fewest clusters are found: subspaces that hold hardly more arms than their
+        dimension, or a small share of many arms, are likely to be missed.
+
+        ``seed`` (a whole number, a ``SeedSequence``, a ``Generator`` or None) decides which arms the search starts
+        from; the outcome depends on it, but neither on ``workers`` nor on time. The other parameters are those of
+        `first_fit`.
         """
         array, tolerance, workers = _checked(arms, tolerance, workers)
         sketch_size, generator = validate.whole("sketch_size", sketch_size), validate.generator(seed)
@@ -129,6 +162,26 @@ class Partition:
             array.setflags(write=False)
         return cls(*clusters, sketch_size, tolerance)
 
+    def __repr__(self) -> str:
+        return (
+            f"Partition({self.labels.size:,} arms of dimension {self.bases.shape[1]} in {self.n_clusters:,} clusters "
+            f"of rank at most {self.sketch_size}, tolerance {self.tolerance:g})"
+        )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the totals, and the size and rank of the largest clusters."""
+        sizes = np.bincount(self.labels, minlength=self.n_clusters)
+        largest = np.argsort(-sizes, kind="stable")[:LISTED]
+        rows = "".join(f"<tr><th>{c}</th><td>{sizes[c]:,}</td><td>{self.ranks[c]}</td></tr>" for c in largest)
+        left = self.n_clusters - largest.size
+        more = f"<p>{left:,} smaller clusters, with {sizes.sum() - sizes[largest].sum():,} arms</p>" if left else ""
+        return (
+            f"<p>{self.labels.size:,} arms of dimension {self.bases.shape[1]} in {self.n_clusters:,} clusters of rank "
+            f"at most {self.sketch_size}, tolerance {self.tolerance:g}</p>"
+            f"<table><thead><tr><th>cluster</th><th>arms</th><th>rank</th></tr></thead><tbody>{rows}</tbody></table>"
+            f"{more}"
+        )
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Partition):
             return NotImplemented
@@ -144,22 +197,20 @@ class Partition:
         return np.flatnonzero(self.labels == self._cluster(cluster))
 
     def basis(self, cluster: int) -> Floats:
-        """An orthonormal basis of a cluster's span, one vector a row: shape ``(rank, d)``."""
+        """An orthonormal basis of a cluster's span, one vector per row: shape ``(rank, d)``."""
         end = int(self.ranks[: self._cluster(cluster) + 1].sum())
         return self.bases[end - self.ranks[cluster] : end]
 
     def coordinates(self, arms: ArrayLike, cluster: int) -> Floats:
-        """The arms of a cluster in its basis: shape ``(members, rank)``."""
+        """The arms of a cluster in its basis: shape ``(members, rank)``; ``arms`` are those that were partitioned."""
         array = validate.matrix("arms", arms, columns=self.bases.shape[1])
-        if array.shape[0] != self.labels.size:
-            raise ValueError(f"arms must have {self.labels.size} rows, as partitioned, got {array.shape[0]}")
+        self._check_rows(array)
         return array[self.members(cluster)] @ self.basis(cluster).T
 
     def residuals(self, arms: ArrayLike) -> Floats:
         """How far each arm is from the span of its cluster, as a share of its norm; 0 for a zero arm. O(N l d)."""
         array = validate.vectors("arms", arms, columns=self.bases.shape[1])
-        if array.shape[0] != self.labels.size:
-            raise ValueError(f"arms must have {self.labels.size} rows, as partitioned, got {array.shape[0]}")
+        self._check_rows(array)
         result = np.zeros(self.labels.size)
         order = np.argsort(self.labels, kind="stable")
         ends, rows = np.cumsum(np.bincount(self.labels, minlength=self.n_clusters)), np.cumsum(self.ranks)
@@ -176,9 +227,13 @@ class Partition:
     def _cluster(self, cluster: int) -> int:
         return validate.whole("cluster", cluster, least=0, most=self.n_clusters - 1)
 
+    def _check_rows(self, arms: NDArray[Any]) -> None:
+        if arms.shape[0] != self.labels.size:
+            raise ValueError(f"arms must have {self.labels.size} rows, as partitioned, got {arms.shape[0]}")
+
 
 def _checked(arms: ArrayLike, tolerance: float | None, workers: int | None) -> tuple[NDArray[Any], float, int]:
-    """The arms as an array, its entries still unseen; the tolerance, by dtype if not given; the number of threads."""
+    """The arms as an array, its entries not yet checked; the tolerance, by dtype if None; the number of threads."""
     array = validate.vectors("arms", arms)
     if tolerance is None:
         tolerance = COARSE_TOLERANCE.get(array.dtype.name, TOLERANCE)
