@@ -35,6 +35,21 @@ def test_the_requests_here_are_all_there_are():
     assert set(REQUESTS) == {endpoint.name for endpoint in ENDPOINTS} | {"metrics"}
 
 
+def test_booleans_are_rewards_of_one_and_zero(tmp_path):
+    async def check():
+        async with service_at(tmp_path) as (_, client):
+            made = (await client.post("/v1/decisions", json={"count": 3})).json()["decisions"]
+            for decision, reward in zip(made, (True, False, True), strict=True):
+                body = {"decision_id": decision["decision_id"], "reward": reward}
+                assert (await client.post("/v1/rewards", json=body)).status_code == 200
+                again = await client.post("/v1/rewards", json={**body, "reward": float(reward)})
+                assert again.json()["results"][0]["status"] == "known"
+            entry = (await client.get("/v1/bandits")).json()["bandits"][0]
+            assert entry["rewards"] == 3 and entry["mean_reward"] == 2 / 3
+
+    run(check())
+
+
 def test_a_decision_and_its_reward(tmp_path):
     async def check():
         async with service_at(tmp_path / "s") as (_, client):

@@ -269,7 +269,8 @@ def test_decide_and_reward(ask, service):
 
 def test_the_single_form_raises_what_is_not_booked(ask):
     decision = ask("decide")
-    ask("reward", decision, 1.0)
+    ask("reward", decision, True)
+    assert ask("reward", decision, np.True_) == ask("reward", decision, 1.0) == "known"
     with pytest.raises(Conflict, match="another reward, which stays") as conflict:
         ask("reward", decision, 0.0)
     assert conflict.value.status == 409

@@ -24,7 +24,7 @@ import postgres_server
 import psycopg
 import pytest
 
-import sketchbandits.service
+import sketchbandits.service.log.postgres
 from sketchbandits.service.log import (
     Cut,
     EventLog,
@@ -34,6 +34,7 @@ from sketchbandits.service.log import (
     Unavailable,
     Uncertain,
     cut_back,
+    encoding,
     events,
     open_log,
 )
@@ -91,10 +92,10 @@ def event(number: int) -> Event:
     """Decisions with their rewards, some defaults, and now and then arms whose body overflows a page."""
     if number % 23 == 11:
         features = np.random.default_rng(number).normal(size=(70, 11))
-        return Event(Kind.ARMS_ADDED, None, events.with_features({"arms": number}, features))
+        return Event(Kind.ARMS_ADDED, None, encoding.body_with_features({"arms": number}, features))
     if number % 2:
-        return Event(Kind.DECISION, None, events.text({"arm": f"a{number}", "words": "ünïcödé"}))
-    return Event(Kind.REWARD if number % 4 else Kind.DEFAULT, number, events.text({"reward": number / 7}))
+        return Event(Kind.DECISION, None, encoding.body({"arm": f"a{number}", "words": "ünïcödé"}))
+    return Event(Kind.REWARD if number % 4 else Kind.DEFAULT, number, encoding.body({"reward": number / 7}))
 
 
 def filled(database: str, count: int, group: int = 3) -> list[Record]:
@@ -709,7 +710,7 @@ class TestPostgres:
 
     def test_without_the_driver_the_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "sketchbandits.service.log.postgres.log", None)
-        monkeypatch.delattr(sketchbandits.service, "postgres_log", raising=False)
+        monkeypatch.delattr(sketchbandits.service.log.postgres, "log", raising=False)
         with pytest.raises(ValueError, match=r"sketchbandits\[postgres\]"):
             open_log("postgresql:///x")
 

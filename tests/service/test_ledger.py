@@ -104,6 +104,7 @@ def played(book, rounds=60, seed=0):
 
 RULES = [
     {},
+    {"pending": 1_000},
     {"exploration": 0.4, "seed": 3},
     {"deadline": 5.0, "default_reward": -0.25},
     {"policy": "oful", "options": {"ridge": 0.5}, "pending": 4},
@@ -140,7 +141,7 @@ def next_arms(ledger, time):
 
 
 def test_a_group_is_decided_as_one_request_after_the_other():
-    together, apart = Book(), Book()
+    together, apart = Book(pending=1_000), Book(pending=1_000)
     requests = [Decide("default", count=2), Decide("default", available=IDS[5:9]), Decide("default", count=3)]
     arms = [d["arm"] for answer in together.ask(*requests) for d in answer["decisions"]]
     # Plain decisions of a group are chosen in one call, those with fewer arms after them.
@@ -150,7 +151,7 @@ def test_a_group_is_decided_as_one_request_after_the_other():
 
 
 def test_a_burst_is_spread_over_arms():
-    book = Book()
+    book = Book(pending=1_000)
     arms = [d["arm"] for d in book.decide(20)] + [book.decide()[0]["arm"] for _ in range(20)]
     assert len(set(arms)) > 12
     alone = Book(pending=0)

@@ -8,8 +8,10 @@ from sketchbandits import OFUL, UCB1, LinTS
 from sketchbandits.offline import estimators as offline
 from sketchbandits.offline.estimates import TOO_FEW, Figure, bounded_mean
 from sketchbandits.offline.estimators import ips, replay
-from sketchbandits.offline.logged import EVERY_ARM, LoggedDecisions, read_bandit
-from sketchbandits.service.log.events import START, Event, Kind, chained, text, with_features
+from sketchbandits.offline.logged import EVERY_ARM, LoggedDecisions
+from sketchbandits.service.log.decisions import read_bandit
+from sketchbandits.service.log.encoding import body, body_with_features
+from sketchbandits.service.log.events import START, Event, Kind, chained
 
 MEANS = np.array([0.9, 0.8, 0.1, 0.2, 0.4])
 SETS = (np.array([0, 1]), np.array([2, 3, 4]))
@@ -45,7 +47,7 @@ class Optimist:
         for arm, reward in zip(arms.tolist(), rewards.tolist(), strict=True):
             self.update(arm, reward)
 
-    def play(self, batch, *, book):
+    def play(self, batch, *, learn):
         choices = []
         for arm, reward in zip(*map(np.ndarray.tolist, batch), strict=True):
             choices.append(self.select())
@@ -241,15 +243,42 @@ def test_a_report_says_what_is_missing_and_fits_the_page(estimator):
     assert result.estimate.low < MEANS.max() and result.estimate.high > 0.5
 
 
+def final_until(index, size=1_000):
+    return np.arange(size) < index
+
+
+def with_missing(log, *missing, final):
+    rewards = log.rewards.copy()
+    rewards[list(missing)] = np.nan
+    return LoggedDecisions(log.arms, log.probabilities, rewards, 5, EXPLORATION, final=final)
+
+
 def test_with_a_deadline_decisions_that_still_wait_are_left_out():
     [log] = adaptive_logs(1, 1_000, 9)
-    rewards = log.rewards.copy()
-    rewards[[900, 950]] = np.nan
-    cut = LoggedDecisions(log.arms, log.probabilities, rewards, 5, EXPLORATION, deadline=True)
-    whole = LoggedDecisions(log.arms[:900], log.probabilities[:900], rewards[:900], 5, EXPLORATION)
-    late, early = (ips(one, Optimist, name="optimist") for one in (cut, whole))
-    assert late.figures == early.figures
-    assert "latest 100 decisions are left out" in late.text() and "missing at random" not in late.text()
+    whole = LoggedDecisions(log.arms[:900], log.probabilities[:900], log.rewards[:900], 5, EXPLORATION)
+    early = ips(whole, Optimist, name="optimist")
+    for final in (final_until(900), final_until(400)):  # all before the first that waits are kept, however young
+        late = ips(with_missing(log, 900, 950, final=final), Optimist, name="optimist")
+        assert late.figures == early.figures
+        assert "100 decisions are left out" in late.text() and "missing at random" not in late.text()
+
+
+def test_an_outstanding_decision_drops_only_those_within_one_deadline():
+    """A decision of a clock that was ahead waits although later ones are older than the deadline."""
+    [log] = adaptive_logs(1, 1_000, 9)
+    final = final_until(900)
+    final[0] = False
+    kept = slice(1, 900)
+    whole = LoggedDecisions(log.arms[kept], log.probabilities[kept], log.rewards[kept], 5, EXPLORATION)
+    late = ips(with_missing(log, 0, 950, final=final), Optimist, name="optimist")
+    assert late.figures == ips(whole, Optimist, name="optimist").figures
+
+
+def test_a_log_younger_than_its_deadline_is_refused_with_the_reason():
+    [log] = adaptive_logs(1, 1_000, 9)
+    young = with_missing(log, 0, final=final_until(0))
+    with pytest.raises(ValueError, match=r"^the log must hold .* older than the bandit's deadline; 999 younger ones"):
+        replay(young, Optimist, name="optimist")
 
 
 @pytest.mark.parametrize(("estimator", "needed"), [(replay, "834"), (ips, "1,667")])
@@ -278,6 +307,11 @@ def test_no_match_at_all_is_no_number(estimator):
         ({"exploration": 1.5}, "exploration must be a number from 0 to 1"),
         ({"chosen_from": np.array([0, 3])}, "chosen_from must be from -1 to 0"),
         ({"sets": (np.array([1, 2]),)}, "arms must be among those available, got 0 at decision 0"),
+        ({"final": np.array([True])}, "final must have one entry for each of 2 decisions"),
+        (
+            {"final": np.array([True, True])},
+            "rewards must be given for decisions that are final.*decision 1",
+        ),
     ],
 )
 def test_a_log_that_cannot_be_is_refused(changed, message):
@@ -310,44 +344,45 @@ def test_refused_arguments_are_named():
 
 def records(*events):
     position = START
-    for kind, decision, body in events:
-        record = chained(Event(kind, decision, body), position)
+    for event in events:
+        record = chained(Event(*event), position)
         position = record.position
         yield record
 
 
-def decision(n, arms, p, **more):
-    return Kind.DECISION, None, text({"bandit": "b", "n": n, "arms": arms, "p": p, "t": 0.0, **more})
+def decision(n, arms, p, t=0.0, **more):
+    return Kind.DECISION, None, body({"bandit": "b", "n": n, "arms": arms, "p": p, "t": t, **more})
 
 
-def reward(number, value, kind=Kind.REWARD):
-    return kind, number, text({"bandit": "b", "id": f"{number}-x", "arm": 0, "reward": value, "t": 0.0})
+def reward(number, value, kind=Kind.REWARD, t=0.0):
+    return kind, number, body({"bandit": "b", "id": f"{number}-x", "arm": 0, "reward": value, "t": t})
 
 
 def test_a_bandit_is_read_from_the_log():
-    config = {"exploration": 0.5, "deadline": 60.0}
+    config = {"exploration": 0.5, "deadline": 60.0, "default_reward": 0.125}
     created = {"bandit": "b", "config": config, "ids": ["x", "y"], "t": 0.0}
     log = read_bandit(
         records(
-            (Kind.BANDIT, None, with_features(created | {"bandit": "other"}, np.eye(2))),
-            (Kind.BANDIT, None, with_features(created, np.eye(2))),
+            (Kind.BANDIT, None, body_with_features(created | {"bandit": "other"}, np.eye(2))),
+            (Kind.BANDIT, None, body_with_features(created, np.eye(2))),
             decision(7, [0, 1], [0.75, 0.25]),
             reward(8, 0.5),
-            (Kind.ARMS_ADDED, None, with_features({"bandit": "b", "ids": ["z"], "t": 0.0}, np.full((1, 2), 3.0))),
-            decision(9, [2], [0.5 / 3 + 0.5]),
-            (Kind.ARMS_REMOVED, None, text({"bandit": "b", "arms": [0], "t": 0.0})),
-            decision(11, [1], [1.0], available=[1, 0]),
-            decision(12, [2], [0.75]),
-            reward(7, 0.25, Kind.DEFAULT),
+            (Kind.ARMS_ADDED, None, body_with_features({"bandit": "b", "ids": ["z"], "t": 0.0}, np.full((1, 2), 3.0))),
+            decision(9, [2], [0.5 / 3 + 0.5], t=1.0),
+            (Kind.ARMS_REMOVED, None, body({"bandit": "b", "arms": [0], "t": 0.0})),
+            decision(11, [1], [1.0], t=50.0, available=[1, 0]),
+            decision(12, [2], [0.75], t=60.5),
+            reward(7, 0.25, Kind.DEFAULT, t=61.0),
         ),
         "b",
     )
     assert (log.ids, log.config) == (["x", "y", "z"], config)
     np.testing.assert_array_equal(log.features, [[1, 0], [0, 1], [3, 3]])
     decisions = log.decisions
-    assert decisions.deadline and decisions.n_arms == 3
+    assert decisions.n_arms == 3
+    np.testing.assert_array_equal(decisions.final, [True, True, True, False, False])
     np.testing.assert_array_equal(decisions.arms, [0, 1, 2, 1, 2])
-    np.testing.assert_array_equal(decisions.rewards, [0.25, 0.5, np.nan, np.nan, np.nan])
+    np.testing.assert_array_equal(decisions.rewards, [0.25, 0.5, 0.125, np.nan, np.nan])  # a due default
     np.testing.assert_array_equal(decisions.sizes, [2, 2, 3, 1, 2])
     named = [None if i == EVERY_ARM else decisions.sets[i].tolist() for i in decisions.chosen_from]
     assert named == [[0, 1], [0, 1], None, [1], [1, 2]]
@@ -357,12 +392,12 @@ def test_where_every_arm_was_always_there_no_sets_are_kept():
     created = {"bandit": "b", "config": {"exploration": 0.5, "deadline": None}, "ids": ["x", "y"], "t": 0.0}
     log = read_bandit(
         records(
-            (Kind.BANDIT, None, with_features(created, np.eye(2))),
+            (Kind.BANDIT, None, body_with_features(created, np.eye(2))),
             decision(1, [0], [0.75]),
             decision(2, [1], [0.25], available=[1, 0]),
         ),
         "b",
     )
-    assert log.decisions.chosen_from is None and not log.decisions.deadline
+    assert log.decisions.chosen_from is None and log.decisions.final is None
     with pytest.raises(ValueError, match="bandit must be one of the log's: 'b'; got 'c'"):
-        read_bandit(records((Kind.BANDIT, None, with_features(created, np.eye(2)))), "c")
+        read_bandit(records((Kind.BANDIT, None, body_with_features(created, np.eye(2)))), "c")

@@ -117,7 +117,7 @@ def test_nothing_acknowledged_is_lost_and_the_next_decisions_are_the_same(tmp_pa
 
 def test_a_slow_request_is_ended_and_others_are_served(tmp_path, arms, monkeypatch):
     code = (
-        "import sys; from sketchbandits.service import serve; serve.REQUEST_SECONDS = 0.5;"
+        "import sys; from sketchbandits.service.http import server as serve; serve.REQUEST_SECONDS = 0.5;"
         "from sketchbandits.cli.main import main; sys.argv = ['sketchbandits', *sys.argv[1:]]; main()"
     )
     errors = tmp_path / "stderr"
@@ -248,8 +248,11 @@ def test_log_checks_and_cuts(tmp_path, arms, command):
     assert command("log", state).stdout == "6 records, all good\n"
     done = command("log", state, "--cut", 4)
     assert done.returncode == 0 and "3 records" in done.stdout
+    assert f"1 snapshot set aside in {state / 'snapshots'}" in done.stdout
     assert command("log", state).stdout == "3 records, all good\n"
     again = Process(state)
     assert ask(again.address, "/v1/bandits")["bandits"][0]["decisions"] == 2
     assert again.stop(signal.SIGTERM) == 0
     assert command("log", tmp_path / "nothing").returncode == 1
+    done = command("log", state, "--cut", 2, "--state", state)
+    assert done.returncode == 2 and "--state must be left out" in done.stderr

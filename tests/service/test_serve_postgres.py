@@ -4,12 +4,15 @@ import signal
 import urllib.error
 
 import postgres_server
+import psycopg
 import pytest
 from service_tools import PATIENCE, Process, write_arms
-from test_serve import UCB1, ask
+from test_serve import UCB1, ask, command
 
 from sketchbandits.client import Client
 from sketchbandits.service.log import open_log
+
+__all__ = ["command"]
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +57,18 @@ def test_it_survives_a_kill_and_a_restart_of_the_database(tmp_path, server):
     log = open_log(server.address, read_only=True)
     assert sum(1 for _ in log.read()) == log.last.seq
     log.close()
+
+
+def test_a_log_in_a_database_is_cut_with_the_snapshots_of_its_state_folder(tmp_path, server, command):
+    state = tmp_path / "state"
+    with psycopg.connect(server.address) as connection:
+        connection.execute("CREATE SCHEMA cut")
+    address = f"{server.address}&options=-csearch_path%3Dcut"
+    service = Process(state, "--database", address, "--arms", write_arms(tmp_path / "arms.npy"), *UCB1)
+    play(service, 3)
+    assert service.stop(signal.SIGTERM) == 0
+    done = command("log", address, "--cut", 5, "--state", state)
+    assert done.returncode == 0 and f"1 snapshot set aside in {state / 'snapshots'}" in done.stdout
+    again = Process(state, "--database", address)
+    assert ask(again.address, "/v1/bandits")["bandits"][0]["rewards"] == 2
+    assert again.stop(signal.SIGTERM) == 0

@@ -1,6 +1,6 @@
 """The command line of the decision service: ``serve``, ``keys``, ``log`` and ``replay``.
 
-Its packages are an extra, so they are loaded when a command runs.
+Only ``serve`` needs the service's extra packages, so they are loaded when it runs.
 """
 
 import contextlib
@@ -18,8 +18,14 @@ from sketchbandits import validate
 from sketchbandits.arms_file import read_arms
 from sketchbandits.cli import terminal
 from sketchbandits.cli.flags import bad_values_refused, flag, number, whole, words
+from sketchbandits.offline import estimators as offline
 from sketchbandits.policies.registry import PolicySpec
-from sketchbandits.service.folder import KEYS, LOG_FILE, SNAPSHOTS
+from sketchbandits.service.bandits.config import BanditConfig
+from sketchbandits.service.folder import KEYS, LOG_FILE, SNAPSHOTS, set_snapshots_aside
+from sketchbandits.service.keys import KeyRing, KeysUnreadable
+from sketchbandits.service.log import LogDamaged, LogInUse, Uncertain, cut_back, open_log
+from sketchbandits.service.log.decisions import read_bandit
+from sketchbandits.service.log.progress import with_progress
 
 STATE, LOOPBACK = "sketchbandits-state", "127.0.0.1"
 
@@ -36,9 +42,11 @@ def serve_command(
     bandit: Annotated[str, flag("NAME", "The new bandit's name.", "default")] = "default",
     policy: Annotated[str, flag("NAME:OPTION=VALUE", "Its policy.", "multiscale")] = "multiscale",
     exploration: Annotated[str, flag("X", "The share of decisions drawn at random.", 0)] = "0",
-    deadline: Annotated[str | None, flag("SECONDS", "Book decisions without a reward by then.", "never")] = None,
-    default_reward: Annotated[str, flag("X", "What the deadline books.", 0)] = "0",
-    pending: Annotated[str, flag("N", "Outstanding decisions that count as pending.", "1,000")] = "1000",
+    deadline: Annotated[str | None, flag("SECONDS", "How long a decision waits for its reward.", "for ever")] = None,
+    default_reward: Annotated[str, flag("X", "The reward that is recorded at the deadline.", 0)] = "0",
+    pending: Annotated[
+        str | None, flag("N", "Outstanding decisions passed to the policy.", "1,000 if it gains by them, else 0")
+    ] = None,
     seed: Annotated[str, flag("N", "The seed of the policy and of exploration.", 0)] = "0",
     state: Annotated[str, _STATE] = STATE,
     database: Annotated[str | None, flag("URL", "postgresql://... instead of SQLite in the folder.")] = None,
@@ -52,13 +60,13 @@ def serve_command(
     The bandit is created at the first start and goes on from the state folder at every later one.
     """
     with _extra("service"):
-        from sketchbandits.service.bandits.config import BanditConfig
         from sketchbandits.service.bandits.requests import CreateBandit
         from sketchbandits.service.http import server as serve
         from sketchbandits.service.service import Settings
     folder = _state_folder(state)
-    rules = {"exploration": number(exploration), "default_reward": number(default_reward), "pending": whole(pending)}
-    rules |= {"seed": whole(seed), "deadline": None if deadline is None else number(deadline)}
+    rules = {"exploration": number(exploration), "default_reward": number(default_reward), "seed": whole(seed)}
+    rules["deadline"] = None if deadline is None else number(deadline)
+    rules["pending"] = None if pending is None else whole(pending)
     with bad_values_refused():
         spec = PolicySpec.parse(policy)
         config = BanditConfig(policy=spec.name, options=dict(spec.options), **rules)
@@ -83,7 +91,6 @@ def serve_command(
 
 def _serve(settings: Any, host: str, port: int) -> None:
     from sketchbandits.service.http import server as serve
-    from sketchbandits.service.log import LogDamaged, LogInUse, Uncertain
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     try:
@@ -139,14 +146,13 @@ def revoke_key(
 
 
 def log_command(
-    state: Annotated[str, typer.Argument(metavar="STATE", help="The folder of a service, or postgresql://...")],
+    source: Annotated[str, typer.Argument(metavar="STATE", help="The folder of a service, or postgresql://...")],
     cut: Annotated[str | None, flag("N", "Cut the log back: keep aside record N and all after it.")] = None,
+    state: Annotated[str | None, flag("DIR", "With postgresql://...: the folder of all other state.", STATE)] = None,
 ) -> None:
     """Check every record of a log; with --cut, give up what follows a damage."""
-    with _extra("service"):
-        from sketchbandits.service.bandits.snapshots import Snapshots
-        from sketchbandits.service.log import LogDamaged, LogInUse, cut_back
-    database = _database(state)
+    database = _database(source)
+    snapshots = _snapshots(source, database, state)
     if cut is None:
         with _records(database) as records:
             count = sum(1 for _ in records)
@@ -155,10 +161,20 @@ def log_command(
     with bad_values_refused():
         try:
             done = cut_back(database, validate.whole("cut", whole(cut)))
-            Snapshots(Path(database).parent / SNAPSHOTS).set_aside(done.first)
+            aside = set_snapshots_aside(snapshots, done.first)
         except (LogDamaged, LogInUse, OSError) as error:
             terminal.stop(terminal.IO_ERROR, str(error))
     print(f"cut back at record {done.first}: {done.records} records kept in {done.kept_in}")
+    print(f"{aside} snapshot{'' if aside == 1 else 's'} set aside in {snapshots}")
+
+
+def _snapshots(source: str, database: str, state: str | None) -> Path:
+    """Where the snapshots of a log are: in the folder of a log file, for a database in the state folder of `serve`."""
+    if "://" in source:
+        return Path(state or STATE) / SNAPSHOTS
+    if state is not None:
+        terminal.stop(terminal.BAD_INPUT, f"--state must be left out unless STATE is postgresql://..., got {state!r}")
+    return Path(database).parent / SNAPSHOTS
 
 
 def replay_command(
@@ -172,10 +188,6 @@ def replay_command(
 
     Only a log with exploration permits it: see `serve --exploration`.
     """
-    with _extra("service"):
-        from sketchbandits.offline import estimators as offline
-        from sketchbandits.offline.logged import read_bandit
-        from sketchbandits.service.bandits.config import BanditConfig
     database = _database(state)
     with bad_values_refused():
         validate.option("estimator", estimator, ("replay", "ips"))
@@ -194,16 +206,13 @@ def replay_command(
 @contextlib.contextmanager
 def _records(database: str) -> Iterator[Any]:
     """The verified records of a log, which is only read; whatever goes wrong is one line."""
-    from sketchbandits.service.bandits.recovery import watched
-    from sketchbandits.service.log import LogDamaged, open_log
-
     try:
         with (
             bad_values_refused(),
             terminal.progress() as watch,
             contextlib.closing(open_log(database, read_only=True)) as log,
         ):
-            yield watched(log.read(), log.last.seq, _told(watch, "reading"))
+            yield with_progress(log.read(), log.last.seq, _told(watch, "reading"))
     except (LogDamaged, OSError) as error:
         terminal.stop(terminal.IO_ERROR, str(error))
     except KeyboardInterrupt:
@@ -226,8 +235,6 @@ def _database(state: str) -> str:
 
 @contextlib.contextmanager
 def _ring(state: str) -> Iterator[Any]:
-    from sketchbandits.service.keys import KeyRing, KeysUnreadable
-
     with bad_values_refused():
         try:
             yield KeyRing(_state_folder(state) / KEYS)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
@@ -249,7 +250,8 @@ def _object(answer: Json) -> Json:
 
 def _reward(decision: Decision | str, value: float) -> Json:
     named = decision.decision_id if isinstance(decision, Decision) else decision
-    return {"decision_id": named, "reward": validate.number("value", value)}
+    number = float(value) if isinstance(value, bool | np.bool_) else validate.number("value", value)
+    return {"decision_id": named, "reward": number}
 
 
 def _one_status(status: int, answer: Json) -> str:

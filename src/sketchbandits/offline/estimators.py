@@ -25,9 +25,9 @@ from sketchbandits.policies.base import Policy
 from sketchbandits.policies.pending.rule import Mask
 
 DETERMINISTIC = (
-    "exploration must be above 0 for another policy to be judged, got a deterministic log: it holds rewards only of "
-    "what the logging policy chose, so that nothing was seen of another's choices. Log with chance from now on: "
-    "sketchbandits serve --exploration 0.05"
+    "the log must be one of a bandit with exploration above 0 for another policy to be judged by it, got a "
+    "deterministic log: it holds rewards only of what the logging policy chose, and says nothing about other choices. "
+    "Let the bandit explore from now on: sketchbandits serve --exploration 0.05"
 )
 REPETITIONS = 20
 REPETITIONS_IN_ORDER = 3  # events in the log's own order differ little from one to the next
@@ -135,25 +135,44 @@ def ips(
 
 
 def _usable(log: LoggedDecisions) -> _Usable:
-    """Refuse what cannot be judged by; leave out what has no reward."""
+    """The decisions to judge by: those with a reward, unless that reward came early; refused if there are too few."""
     if log.exploration == 0.0 or not (log.sizes > 1).any():
         raise ValueError(DETERMINISTIC)
-    present = ~np.isnan(log.rewards)
-    missing, notes = 1.0 - float(present.mean()), []
-    if missing and log.deadline:
-        # A reward that has come says something about its value where the others are still on their way.
-        present[log.first_missing :] = False
-        left_out = present.size - int(present.sum())
-        notes = [f"The latest {left_out:,} decisions are left out: some of them still wait for reward or deadline."]
-    elif missing:
-        notes = [
-            f"{missing:.2%} of the decisions have no reward, and the bandit has no deadline: the estimate assumes that "
-            "they are missing at random, whatever their arm and their value. Where no reward means a low one, it is "
-            "wrong: serve with --deadline."
+    rewarded = ~np.isnan(log.rewards)
+    missing = 1.0 - float(rewarded.mean())
+    usable = rewarded
+    if missing and log.final is not None:
+        # Among decisions some of which still wait, having a reward may depend on its value: leave out all of those.
+        usable = rewarded & (log.final | (np.arange(rewarded.size) < log.first_missing))
+    if usable.sum() < 2:
+        raise ValueError(_too_few_rewards(log, rewarded, usable))
+    return _Usable(np.flatnonzero(usable), missing, _missing_notes(log, missing, usable))
+
+
+def _too_few_rewards(log: LoggedDecisions, rewarded: Mask, usable: Mask) -> str:
+    message = f"the log must hold at least 2 decisions with rewards, got {usable.sum()}"
+    if log.final is None:
+        return message
+    return (
+        f"{message} that are older than the bandit's deadline; {rewarded.sum() - usable.sum():,} younger ones have "
+        "rewards, but other decisions of that time still wait for theirs: replay the log again once it is longer"
+    )
+
+
+def _missing_notes(log: LoggedDecisions, missing: float, usable: Mask) -> list[str]:
+    """What a report says about decisions that are not used."""
+    if not missing:
+        return []
+    if log.final is not None:
+        return [
+            f"{usable.size - usable.sum():,} decisions are left out: they were made less than one deadline before the "
+            "log ended, and some of them still wait for their reward."
         ]
-    if present.sum() < 2:
-        raise ValueError(f"log must hold at least 2 decisions with rewards, got {present.sum()}")
-    return _Usable(np.flatnonzero(present), missing, notes)
+    return [
+        f"{missing:.2%} of the decisions have no reward, and the bandit has no deadline: the estimate assumes that "
+        "they are missing at random, whatever their arm and their value. Where no reward means a low one, it is "
+        "wrong: serve with --deadline."
+    ]
 
 
 def _built(build: Callable[[], Policy], log: LoggedDecisions) -> Policy:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sketchbandits.service.bandits.bandit import origin_of
 from sketchbandits.service.bandits.ledger import Ledger
-from sketchbandits.service.bandits.recovery import Progress, Recovered, recover
+from sketchbandits.service.bandits.recovery import Recovered, recover
 from sketchbandits.service.bandits.requests import CreateBandit, Refusal
 from sketchbandits.service.bandits.snapshots import Snapshots
 from sketchbandits.service.bandits.writer import SNAPSHOT_EVERY, WAITING, Writer
@@ -17,6 +17,7 @@ from sketchbandits.service.folder import KEYS, LOG_FILE, SNAPSHOTS
 from sketchbandits.service.http.metrics import Histogram
 from sketchbandits.service.keys import ADMIN, CLIENT, KeyRing
 from sketchbandits.service.log import EventLog, open_log
+from sketchbandits.service.log.progress import Progress
 
 logger = logging.getLogger("sketchbandits.service")
 
@@ -113,7 +114,7 @@ class Service:
         bandit = self.ledger.bandits.get(wanted.name)
         if bandit is None:
             return False
-        if bandit.config != wanted.config:
+        if not wanted.config.allows(bandit.config):
             raise ValueError(
                 f"bandit {wanted.name!r} must keep the rules it was created with, {bandit.config}; got {wanted.config}"
             )

@@ -18,7 +18,8 @@ from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.pending.rule import Mask
 from sketchbandits.service.bandits.config import BanditConfig
-from sketchbandits.service.log.events import Event, Kind, text, with_features
+from sketchbandits.service.log.encoding import body, body_with_features
+from sketchbandits.service.log.events import Event, Kind
 
 KEYS_KEPT = 100_000  # idempotency keys, the latest
 MINUTES_KEPT = 1_440
@@ -38,8 +39,8 @@ class Change(NamedTuple):
 
     def event(self) -> Event:
         """The change as the log holds it."""
-        body = text(self.data) if self.features is None else with_features(self.data, self.features)
-        return Event(self.kind, self.decision, body)
+        data, features = self.data, self.features
+        return Event(self.kind, self.decision, body(data) if features is None else body_with_features(data, features))
 
 
 class Waiting(NamedTuple):
@@ -63,6 +64,7 @@ class Bandit:
 
     def __init__(self, name: str, config: BanditConfig, policy: Policy, ids: Iterable[str], *, created: float) -> None:
         self.name, self.config, self.policy, self.created = name, config, policy, created
+        self.most_pending = config.pending_limit(policy)
         self.ids = list(ids)
         self.index = {arm_id: i for i, arm_id in enumerate(self.ids)}
         self.origin = ""  # a digest of the arms it was created with
@@ -99,7 +101,7 @@ class Bandit:
 
     def pending(self) -> list[int]:
         """The arms of the latest outstanding decisions, oldest first."""
-        latest = itertools.islice(reversed(self.waiting.values()), self.config.pending)
+        latest = itertools.islice(reversed(self.waiting.values()), self.most_pending)
         return [waiting.arm for waiting in latest][::-1]
 
     def arms_of(self, available: Sequence[str]) -> list[int]:
@@ -137,7 +139,7 @@ class Bandit:
 
     def choose(self, count: int, available: Mask | None, pending: list[int]) -> list[Choice]:
         """The policy's own choices, in one compiled call; ``pending`` grows by the arms chosen."""
-        if self.config.pending:
+        if self.most_pending:
             arms = self.policy.select_many(count, available=available, pending=pending).tolist()
         else:
             arms = [self.policy.select(available=available)] * count

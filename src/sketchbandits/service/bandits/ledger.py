@@ -191,8 +191,10 @@ class Ledger:
         if name in self.bandits:
             raise Refusal(409, "exists", f"name must be new, got {name!r}, which exists")
         _check_ids(ids, len(operation.features))
-        data = {"bandit": name, "config": operation.config.to_json(), "ids": ids, "t": now}
-        return Change(Kind.BANDIT, None, data, operation.features), operation.config.build(operation.features)
+        policy = operation.config.build(operation.features)
+        config = operation.config.recorded(policy)
+        data = {"bandit": name, "config": config.to_json(), "ids": ids, "t": now}
+        return Change(Kind.BANDIT, None, data, operation.features), policy
 
     # Applying.
 

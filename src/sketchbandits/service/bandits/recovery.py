@@ -1,15 +1,14 @@
 """Recovery: the newest snapshot that belongs to the log, and the records after it."""
 
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from sketchbandits.service.bandits.ledger import Ledger
 from sketchbandits.service.bandits.snapshots import Snapshots
+from sketchbandits.service.folder import set_snapshots_aside
 from sketchbandits.service.log import EventLog, LogDamaged
-from sketchbandits.service.log.events import START, Position, Record
-
-Progress = Callable[[int, int], None]
+from sketchbandits.service.log.events import START, Position
+from sketchbandits.service.log.progress import Progress, with_progress
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ def recover(log: EventLog, snapshots: Snapshots, progress: Progress = lambda don
     """Bring the ledger back; equal to the bit to one that was never stopped."""
     started = time.perf_counter()
     position, ledger = _newest(log, snapshots)
-    replayed = ledger.replay(watched(log.recover(position), log.last.seq - position.seq, progress))
+    replayed = ledger.replay(with_progress(log.recover(position), log.last.seq - position.seq, progress))
     cuts = (f"log cut back at record {cut.first}: {cut.reason}; kept in {cut.kept_in}" for cut in log.cuts)
     notes = (*snapshots.passed_over, *cuts)
     return Recovered(ledger, position, replayed, time.perf_counter() - started, notes)
@@ -44,14 +43,6 @@ def _newest(log: EventLog, snapshots: Snapshots) -> tuple[Position, Ledger]:
                 f"snapshot: records are missing, or it is another log. Restore it from a copy; or move the folder "
                 f"{snapshots.folder} away to go on from what the log has"
             )
-        snapshots.set_aside(position.seq)
+        set_snapshots_aside(snapshots.folder, position.seq)
         snapshots.passed_over.append(f"snapshot {position.seq}: beyond the place where the log was cut back")
     return START, Ledger()
-
-
-def watched(records: Iterator[Record], total: int, progress: Progress) -> Iterator[Record]:
-    """The records, with word of how many have passed."""
-    for done, record in enumerate(records):
-        if done % 10_000 == 0:
-            progress(done, total)
-        yield record

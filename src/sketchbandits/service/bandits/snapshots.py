@@ -20,7 +20,7 @@ import numpy as np
 from sketchbandits.service.bandits.bandit import Bandit, Waiting
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.bandits.ledger import Ledger
-from sketchbandits.service.folder import flush_folder
+from sketchbandits.service.folder import flush_folder, snapshot_numbers
 from sketchbandits.service.log.events import Position
 
 FORMAT = 1
@@ -50,7 +50,7 @@ class Snapshots:
         shutil.rmtree(target, ignore_errors=True)
         part.rename(target)
         flush_folder(self.folder)
-        for old in self._newest_first()[KEPT:]:
+        for old in snapshot_numbers(self.folder)[KEPT:]:
             shutil.rmtree(self.folder / str(old), ignore_errors=True)
 
     def tidy(self) -> None:
@@ -69,24 +69,13 @@ class Snapshots:
 
     def intact(self) -> Iterator[tuple[Position, Ledger]]:
         """The snapshots that can be read, newest first; why one cannot goes to ``passed_over``."""
-        for seq in self._newest_first():
+        for seq in snapshot_numbers(self.folder):
             try:
                 found = _read(self.folder / str(seq))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 self.passed_over.append(f"snapshot {seq}: {error}")
                 continue
             yield found
-
-    def set_aside(self, first: int) -> None:
-        """Pass over the snapshots of this record and later ones from now on; they are kept under another name."""
-        for seq in self._newest_first():
-            if seq >= first:
-                shutil.rmtree(self.folder / f"{seq}.aside", ignore_errors=True)
-                (self.folder / str(seq)).rename(self.folder / f"{seq}.aside")
-
-    def _newest_first(self) -> list[int]:
-        names = (entry.name for entry in self.folder.iterdir()) if self.folder.exists() else iter(())
-        return sorted((int(name) for name in names if name.isdecimal()), reverse=True)
 
 
 def frozen(ledger: Ledger) -> Ledger:

@@ -45,7 +45,7 @@ async def reward(service: Service, query: Any, body: schemas.SingleReward | sche
     """Book rewards."""
     single = isinstance(body, schemas.SingleReward)
     items = (body,) if isinstance(body, schemas.SingleReward) else body.rewards
-    pairs = tuple((item.decision_id, item.reward) for item in items)
+    pairs = tuple((item.decision_id, float(item.reward)) for item in items)
     answer = await _answered(service, Reward(body.bandit, pairs))
     status = {"unknown": 404, "conflict": 409}.get(answer["results"][0]["status"], 200) if single else 200
     return status, answer

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from sketchbandits.policies.registry import POLICIES
-from sketchbandits.service.bandits.config import LONGEST_DEADLINE, NAME
+from sketchbandits.service.bandits.config import LONGEST_DEADLINE, MOST_PENDING, NAME, PENDING
 from sketchbandits.validate import LARGEST
 
 BATCH = 1_000
@@ -24,7 +24,7 @@ ArmId = Annotated[str, Field(min_length=1, max_length=200)]
 DecisionId = Annotated[str, Field(min_length=1, max_length=64)]
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=BATCH, strict=False), BeforeValidator(_not_text)]
-Pending = Annotated[int, Field(ge=0, le=100_000, strict=False), BeforeValidator(_not_text)]
+Pending = Annotated[int, Field(ge=0, le=MOST_PENDING, strict=False), BeforeValidator(_not_text)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=False), BeforeValidator(_not_text)]
 Policy = Literal["multiscale", "cslb", "oful", "linucb", "lints", "soful", "cbscfd", "dbslinucb", "cbrap", "ucb1"]
 assert set(Policy.__args__) == set(POLICIES)  # type: ignore[attr-defined]
@@ -70,7 +70,7 @@ class RewardItem(Body):
     """One reward."""
 
     decision_id: DecisionId
-    reward: Number
+    reward: Number | bool = Field(description="A number; true counts as 1 and false as 0.")
 
 
 class SingleReward(RewardItem):
@@ -157,7 +157,11 @@ class BanditRequest(Body):
     exploration: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
     deadline: Annotated[float, Field(ge=1e-3, le=LONGEST_DEADLINE)] | None = None
     default_reward: Number = 0.0
-    pending: Pending = 1_000
+    pending: Pending | None = Field(
+        None,
+        description="How many of the latest outstanding decisions are passed to the policy as pending; where left out, "
+        f"{PENDING:,} for a policy that gains by them and 0 for others.",
+    )
     seed: Seed = 0
     arms: Annotated[list[Arm], Field(min_length=1, max_length=100_000, fail_fast=True)]
 

@@ -14,10 +14,10 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from sketchbandits.service.bandits.recovery import Progress
 from sketchbandits.service.folder import KEYS
 from sketchbandits.service.http.api import make_app
 from sketchbandits.service.keys import KeyRing
+from sketchbandits.service.log.progress import Progress
 from sketchbandits.service.service import Service, Settings
 
 HEAD_LIMIT = 1 << 18
