@@ -48,7 +48,7 @@ def main(given: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         terminal.stop(terminal.INTERRUPTED, INTERRUPTED)
     except MemoryError as error:
-        terminal.stop(terminal.IO_ERROR, f"arms and policies must fit into memory: {error or 'they do not'}")
+        terminal.stop(terminal.IO_ERROR, f"arms and policies must fit into memory: {str(error) or 'they do not'}")
 
 
 if __name__ == "__main__":

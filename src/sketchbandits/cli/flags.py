@@ -1,4 +1,4 @@
-"""Values of flags: texts become numbers and words, and whatever is refused is one line that names the flag."""
+"""Flags: those that several commands share, how their texts are read, and how a bad value is refused."""
 
 import contextlib
 import re
@@ -8,6 +8,10 @@ from typing import Any
 import typer
 
 from sketchbandits.cli import terminal
+from sketchbandits.policies.registry import POLICIES
+
+# The sentence with which every check of the library refuses a value: "rounds must be ..., got ...".
+_REFUSAL = re.compile(r"(\w+)( \S+)? must ")
 
 
 def flag(metavar: str, text: str, default: Any = "") -> Any:
@@ -15,22 +19,39 @@ def flag(metavar: str, text: str, default: Any = "") -> Any:
     return typer.Option(metavar=metavar, help=text, show_default=str(default) if default != "" else False)
 
 
+ID_COLUMN = flag("NAME", "The column of the file that names the arms.")
+FEATURES = flag("NAME,NAME", "The columns that are features.", "all others")
+RIDGE = flag("X", "The ridge, lambda.", 1)
+THETA_NORM = flag("X", "The bound S on the parameter's norm.", 1)
+DELTA = flag("X", "The failure probability.", 0.01)
+SEED = flag("N", "The same seed gives the same regrets.", 0)
+JOBS = flag("N", "Processes that play at the same time; times are taken alone.", "all cores")
+POLICY_NAMES = f"Some of {', '.join(POLICIES)}, or all; name:option=value gives one its own options."
+
+
 @contextlib.contextmanager
 def bad_values_refused(argument: str = "") -> Iterator[None]:
-    """Whatever a value brings about is one line; a plan's fields have the names of the flags, or of the argument."""
+    """Around the checks of a command's values: what they refuse ends the command with one line that names the flag.
+
+    Only a sentence of the form "NAME must ..." is a refusal, with NAME the name of a flag or of the ``argument``. Any
+    other `ValueError` is an error in the library and keeps its traceback.
+    """
     try:
         yield
     except ValueError as error:
-        name, _, rest = str(error).partition(" ")
-        is_flag = name.isidentifier() and rest.startswith("must") and not name.isupper()  # WORKLOAD has no dashes
-        flag = name.upper() if name == argument else f"--{name.replace('_', '-')}" if is_flag else name
-        terminal.stop(terminal.BAD_INPUT, f"{flag} {rest}")
+        found = _REFUSAL.match(str(error))
+        if found is None:
+            raise
+        name, rest = found[1], str(error)[len(found[1]) :]
+        is_flag = found[2] is None and not name.isupper()
+        shown = name.upper() if name == argument else f"--{name.replace('_', '-')}" if is_flag else name
+        terminal.stop(terminal.BAD_INPUT, shown + rest)
     except MemoryError as error:
-        terminal.stop(terminal.BAD_INPUT, f"arms and policies must fit into memory: {error or 'they do not'}")
+        terminal.stop(terminal.BAD_INPUT, f"arms and policies must fit into memory: {str(error) or 'they do not'}")
 
 
 def whole(text: str) -> Any:
-    """The number, or the text itself for the plan to refuse."""
+    """The whole number, or the text itself for a check to refuse."""
     if re.fullmatch(r"\d{1,3}(,\d{3})+", text):
         text = text.replace(",", "")
     with contextlib.suppress(ValueError):
@@ -39,17 +60,22 @@ def whole(text: str) -> Any:
 
 
 def number(text: str) -> Any:
-    """The same with decimals."""
+    """The number, or the text itself for a check to refuse."""
     with contextlib.suppress(ValueError):
         return float(text)
     return text
 
 
 def words(text: str) -> tuple[str, ...]:
-    """What stands between commas."""
+    """The texts between commas."""
     return tuple(part.strip() for part in text.split(","))
 
 
 def wholes(text: str) -> tuple[Any, ...]:
-    """Whole numbers between commas."""
+    """The whole numbers between commas."""
     return tuple(map(whole, words(text)))
+
+
+def columns(text: str | None) -> tuple[str, ...] | None:
+    """The names in ``--features``; none where the flag was left out."""
+    return None if text is None else words(text)

@@ -1,21 +1,13 @@
-"""What the command line shows: progress with the time left, tables of 80 columns, one line for whatever goes wrong."""
+"""What every command shares: exit codes, one line for what goes wrong, progress, tables of 80 columns."""
 
 import contextlib
 import sys
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import numpy as np
-
-from sketchbandits.lab.intervals import interval
-from sketchbandits.lab.paper.beyond import OURS, RIVALS, Row, targets
-from sketchbandits.lab.paper.claims.verdict import Verdict
 from sketchbandits.lab.pool import Watch
-from sketchbandits.lab.study import Experiment
-from sketchbandits.lab.tables import contenders, places
-from sketchbandits.policies.registry import PolicySpec
 from sketchbandits.progress import Bar
 
 WIDTH = 80
@@ -32,7 +24,7 @@ def stop(code: int, message: str) -> NoReturn:
 
 @contextlib.contextmanager
 def disk_errors_refused(folder: Path) -> Iterator[None]:
-    """A full disk or a folder that cannot be written is one line."""
+    """A full disk or a folder that cannot be written ends the command with one line."""
     try:
         yield
     except OSError as error:
@@ -42,11 +34,22 @@ def disk_errors_refused(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def unreadable_files_refused() -> Iterator[None]:
-    """A file that is missing or may not be read is one line."""
+    """A file that is missing or may not be read ends the command with one line."""
     try:
         yield
     except OSError as error:
         stop(IO_ERROR, f"{error.filename!r} must be a file that can be read: {error.strerror or error}")
+
+
+def output_folder(out: str) -> Path:
+    """The folder of ``--out``, made and tried: better refused now than after the last round."""
+    if not out:
+        stop(BAD_INPUT, "--out must be the path of a folder, got ''")
+    folder = Path(out)
+    with disk_errors_refused(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    return folder
 
 
 @contextlib.contextmanager
@@ -75,58 +78,11 @@ class _Lines:
         self.stage, self.step = stage, step
 
 
-def wide_table(study: Mapping[str, Experiment]) -> None:
-    """One line a data set and normalisation, one column a policy: mean regret, then time a round."""
-    policies = contenders(study["regret"])
-    for name, heading in (("regret", "mean regret"), ("time", "microseconds a round")):
-        headings = [heading, *(policy.label for policy in policies)]
-        rows = [[f"({d}) {n}", *_cells(study[name], (d, n), policies, name)] for d, n in places(study["regret"])]
-        print_table(headings, rows)
-
-
-def _cells(experiment: Experiment, place: tuple[Any, str], policies: Sequence[PolicySpec], name: str) -> Iterator[str]:
-    for policy in policies:
-        runs = experiment[*place, str(policy)]
-        yield f"{runs.regret.mean():,.0f}" if name == "regret" else f"{runs.microseconds.mean():,.2f}"
-
-
-def long_table(study: Mapping[str, Experiment]) -> None:
-    """One line a policy, from the least mean regret to the largest."""
-    rows = []
-    for key, runs in sorted(study["regret"].items(), key=lambda item: item[1].regret.mean()):
-        band, timed = interval(runs.regret), study["time"][key]
-        shown = "-" if np.isnan(band.low) else f"{band.low:,.1f} .. {band.high:,.1f}"
-        times = [f"{timed.microseconds.mean():,.2f}", f"{1e3 * timed.warmup_seconds.mean():,.2f}"]
-        rows.append([key[-1], f"{band.mean:,.1f}", shown, *times])
-    print_table(["policy", "regret", "95 % interval", "us/round", "warm-up ms"], rows)
-
-
-def beyond_table(rows: Sequence[Row]) -> None:
-    """One line a data set: multi-scale's regret beside its rivals', the ratio to the best and its upper end."""
-    headings = ["data", "norm", "multi-scale", *(rival.label for rival in RIVALS), "ratio", "upper", "time"]
-    shown = [
-        [
-            row.scene,
-            row.normalize,
-            *(f"{row.regrets[str(policy)]:,.0f}" for policy in (OURS, *RIVALS)),
-            *(f"{value:.2f}" for value in (row.ratio, row.upper, row.times)),
-        ]
-        for row in rows
-    ]
-    print_table(headings, shown, left=2)
-    print(textwrap.fill(targets(list(rows)).sentence, WIDTH))
-
-
-def verdict_table(verdicts: Iterable[Verdict]) -> None:
-    """One line a claim, more where the verdict is long."""
-    print_table(["claim", "verdict"], [[verdict.claim.id, verdict.text] for verdict in verdicts], left=2)
-
-
 def print_table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, group: int | None = None
 ) -> None:
     """A table of text: ``left`` columns of words come first; a change in column ``group`` starts a new section."""
-    from rich import box  # as in `progress`
+    from rich import box  # only where a table is shown: start-up stays short
     from rich.console import Console
     from rich.table import Table
 
@@ -142,13 +98,3 @@ def print_table(
     # A file or a pipe gets the same 80 columns as the smallest terminal.
     width = None if sys.stdout.isatty() else WIDTH
     Console(width=width, highlight=False).print(table)
-
-
-def wrote(folder: Path, files: Sequence[str]) -> None:
-    """Where the results are: the page to open first."""
-    print(f"Wrote {len(files)} files. The page to open in a browser:\n{folder / 'report.html'}")
-
-
-def wrote_advice(folder: Path) -> None:
-    """Where an inspection's results are."""
-    print(f"\nWrote advice.txt, advice.json and advice.png, to\n{folder}")

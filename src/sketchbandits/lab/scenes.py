@@ -126,6 +126,10 @@ def _draw(arms: Floats, model: Model, parameter: str, rng: np.random.Generator) 
     return Draw(arms, env)
 
 
+class ArmsChangedError(ValueError):
+    """The file of arms is no longer the one that the plan was checked with."""
+
+
 def file_digest(path: str) -> str:
     """A fingerprint of a file's content."""
     with open(path, "rb") as file:
@@ -135,5 +139,5 @@ def file_digest(path: str) -> str:
 @functools.lru_cache(maxsize=1)  # every run of a process plays the same file
 def _file_arms(path: str, digest: str, id_column: str | None, features: tuple[str, ...] | None) -> Floats:
     if file_digest(path) != digest:
-        raise ValueError(f"arms must not change while they are played, got another content of {path!r}")
+        raise ArmsChangedError(f"arms must not change while they are played, got another content of {path!r}")
     return read_arms(path, id_column=id_column, features=features).arms

@@ -1,0 +1,62 @@
+"""The tables that `reproduce`, `simulate` and `beyond` print."""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sketchbandits.cli.terminal import WIDTH, print_table
+from sketchbandits.lab.intervals import interval
+from sketchbandits.lab.paper.beyond import OURS, RIVALS, Row, targets
+from sketchbandits.lab.paper.claims.verdict import Verdict
+from sketchbandits.lab.study import Experiment
+from sketchbandits.lab.tables import contenders, places
+from sketchbandits.policies.registry import PolicySpec
+
+
+def paper_tables(study: Mapping[str, Experiment]) -> None:
+    """One line per data set and normalisation, one column per policy: mean regret, then time per round."""
+    policies = contenders(study["regret"])
+    for name, heading in (("regret", "mean regret"), ("time", "us per round")):
+        headings = [heading, *(policy.label for policy in policies)]
+        rows = [[f"({d}) {n}", *_cells(study[name], (d, n), policies, name)] for d, n in places(study["regret"])]
+        print_table(headings, rows)
+
+
+def _cells(experiment: Experiment, place: tuple[Any, str], policies: Sequence[PolicySpec], name: str) -> Iterator[str]:
+    for policy in policies:
+        runs = experiment[*place, str(policy)]
+        yield f"{runs.regret.mean():,.0f}" if name == "regret" else f"{runs.microseconds.mean():,.2f}"
+
+
+def own_table(study: Mapping[str, Experiment]) -> None:
+    """One line per policy, from the least mean regret to the largest."""
+    rows = []
+    for key, runs in sorted(study["regret"].items(), key=lambda item: item[1].regret.mean()):
+        band, timed = interval(runs.regret), study["time"][key]
+        shown = "-" if np.isnan(band.low) else f"{band.low:,.1f} .. {band.high:,.1f}"
+        times = [f"{timed.microseconds.mean():,.2f}", f"{1e3 * timed.warmup_seconds.mean():,.2f}"]
+        rows.append([key[-1], f"{band.mean:,.1f}", shown, *times])
+    print_table(["policy", "regret", "95 % interval", "us/round", "warm-up ms"], rows)
+
+
+def beyond_table(rows: Sequence[Row]) -> None:
+    """One line per data set: regret of multi-scale and its rivals, the ratio to the best, its upper end, and time."""
+    headings = ["data", "norm", "multi-scale", *(rival.label for rival in RIVALS), "ratio", "upper", "time"]
+    shown = [
+        [
+            row.scene,
+            row.normalize,
+            *(f"{row.regrets[str(policy)]:,.0f}" for policy in (OURS, *RIVALS)),
+            *(f"{value:.2f}" for value in (row.ratio, row.upper, row.times)),
+        ]
+        for row in rows
+    ]
+    print_table(headings, shown, left=2)
+    print(textwrap.fill(targets(list(rows)).sentence, WIDTH))
+
+
+def verdict_table(verdicts: Iterable[Verdict]) -> None:
+    """One line per claim, more where the verdict is long."""
+    print_table(["claim", "verdict"], [[verdict.claim.id, verdict.text] for verdict in verdicts], left=2)
