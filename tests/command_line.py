@@ -3,12 +3,18 @@
 import contextlib
 import io
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
+from conftest import JIT
+
 from sketchbandits.cli.main import main
+
+# Started commands run compiled even where the tests do not: they leave the same, and plain Python would take minutes.
+ENV = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "NUMBA_DISABLE_JIT": "0"}
 
 
 class Finished(NamedTuple):
@@ -18,9 +24,14 @@ class Finished(NamedTuple):
 
 
 def run(*arguments: object, cwd: Path | None = None) -> Finished:
-    """The command with its exit code and its output; an exception that it lets through is the caller's."""
+    """The command in this process; an exception that it lets through is the caller's."""
     stdout, stderr, code = io.StringIO(), io.StringIO(), 0
-    with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr), eighty_columns(), chdir(cwd):
+    with (
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+        contextlib.chdir(cwd or "."),
+        mock.patch.dict(os.environ, {"COLUMNS": "80"}),
+    ):
         try:
             main(list(map(str, arguments)))
         except SystemExit as end:
@@ -28,11 +39,29 @@ def run(*arguments: object, cwd: Path | None = None) -> Finished:
     return Finished(code, stdout.getvalue(), stderr.getvalue())
 
 
-def eighty_columns() -> contextlib.AbstractContextManager[object]:
-    return mock.patch.dict(os.environ, {"COLUMNS": "80"})
+def run_in_child(*arguments: object, cwd: Path | None = None, **options: object) -> Finished:
+    """The command in a process of its own, as users start it."""
+    full = [sys.executable, "-m", "sketchbandits", *map(str, arguments)]
+    done = subprocess.run(
+        full, cwd=cwd, env=ENV, capture_output=True, text=True, encoding="utf-8", timeout=300, **options
+    )
+    return Finished(done.returncode, done.stdout, done.stderr)
 
 
-@contextlib.contextmanager
-def chdir(folder: Path | None) -> Iterator[None]:
-    with contextlib.chdir(folder or "."):
-        yield
+def play(*arguments: object, cwd: Path | None = None) -> Finished:
+    """A command that plays rounds: in this process where kernels are compiled, else in one where they are."""
+    return (run if JIT else run_in_child)(*arguments, cwd=cwd)
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """The command in a process group of its own, as a shell starts it; SIGINT is heard even if pytest ignores it."""
+    code = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from sketchbandits.cli.main import main; main()"
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], env=ENV, text=True, start_new_session=True, **streams
+    )
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

@@ -61,3 +61,37 @@ def test_a_refusal_names_the_flag_or_the_argument(capsys, message, line):
         raise ValueError(message)
     assert end.value.code == terminal.BAD_INPUT
     assert capsys.readouterr().err == f"{line}\n"
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "allowed"),
+    [
+        ("--datasets", "5", "from 1 to 4"),
+        ("--datasets", "1,1", "once each"),
+        ("--rounds", "many", "a whole number from 100"),
+        ("--rounds", "99", "a whole number from 100"),
+        ("--runs", "-1", "a whole number from 1"),
+        ("--normalize", "l2", "'max', 'unit'"),
+        ("--policies", "cslb,greedy", "cslb, oful, soful"),
+        ("--policies", "cslb:size=3", "sketch_size"),
+        ("--policies", "cslb:sketch_size=0", "sketch_size must be a whole number >= 1, got 0"),
+        ("--jobs", "0", "a whole number from 1"),
+        ("--seed", "-3", "a whole number >= 0"),
+        ("--out", "", "a folder"),
+    ],
+)
+def test_bad_values_are_refused_in_one_line(tmp_path, flag, value, allowed):
+    refused = run("reproduce", flag, value, cwd=tmp_path)
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert line.startswith(f"{flag} must ") and allowed in line
+    assert repr(value.split(",")[-1]) in line or f"got {value}" in line or repr(value) in line
+    assert refused.stdout == "" and not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("arguments", [("reproduce", "--horizon"), ("simulate", "--rounds"), ("comparison",)])
+def test_unknown_flags_and_commands_are_refused_in_one_line(tmp_path, arguments):
+    refused = run(*arguments, cwd=tmp_path)
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    assert arguments[-1] in line

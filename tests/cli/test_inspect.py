@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from importlib import import_module
@@ -13,10 +12,9 @@ import matplotlib.image
 import numpy as np
 import polars
 import pytest
-from test_cli import command, files_in, start
+from command_line import Finished, files_in, play, run, start
 
 from sketchbandits import advise
-from sketchbandits.cli.main import main
 from sketchbandits.lab.advice import Machine
 
 MODEL = {"rounds": 30_000, "noise": 0.5, "theta_norm": 2.0, "ridge": 2.0, "delta": 0.05}
@@ -43,8 +41,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def done(folder: Path) -> subprocess.CompletedProcess[str]:
-    finished = command(
+def done(folder: Path) -> Finished:
+    finished = play(
         "inspect", "items.csv", "--id-column", "item", *FLAGS, "--budget-us", "25", "--out", "deep/out", cwd=folder
     )
     assert finished.returncode == 0, finished.stderr
@@ -52,18 +50,10 @@ def done(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture
-def inspect(folder, monkeypatch, capsys):
-    """The command in this process, on the clock of no machine: exit code, stdout and stderr."""
-    monkeypatch.chdir(folder)
+def inspect(folder, monkeypatch):
+    """The command in this process, on the clock of no machine."""
     monkeypatch.setattr(import_module("sketchbandits.lab.advice.advise"), "measure", lambda: MACHINE)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["sketchbandits", "inspect", *arguments])
-        with pytest.raises(SystemExit) as end:
-            main()
-        return (end.value.code or 0, *capsys.readouterr())
-
-    return run
+    return lambda *arguments: run("inspect", *arguments, cwd=folder)
 
 
 def arms_of(folder):
@@ -165,10 +155,3 @@ def test_ctrl_c_ends_with_one_line(tmp_path):
     assert stdout == "" and "Traceback" not in stderr
     assert stderr.splitlines()[-1] == "interrupted: nothing was written"
     assert not (tmp_path / "out").exists()
-
-
-def test_help_names_every_flag():
-    shown = command("inspect", "--help")
-    assert shown.returncode == 0 and all(len(line) <= 80 for line in shown.stdout.splitlines())
-    flags = ("rounds", "budget-us", "id-column", "features", "sketch-sizes", "ridge", "noise", "theta-norm", "delta")
-    assert all(f"--{flag}" in shown.stdout for flag in (*flags, "seed", "out"))
