@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from sketchbandits.kernels.linalg import Floats
+from sketchbandits.lab.growth import power
 from sketchbandits.lab.intervals import LEVEL, Interval
 
 FEWEST = 3  # sizes that a slope needs
@@ -22,21 +22,14 @@ def upper(n_sizes: int) -> slice:
     return slice(max(0, n_sizes - max(FEWEST, (n_sizes + 1) // 2)), None)
 
 
-def slope(sizes: Sequence[float], values: Any) -> Floats:
-    """The least-squares slope of ln ``values`` (..., sizes) over ln ``sizes``."""
-    x = np.log(np.asarray(sizes, dtype=np.float64))
-    x -= x.mean()
-    return np.log(np.asarray(values, dtype=np.float64)) @ x / (x @ x)
-
-
 def exponent(sizes: Sequence[float], samples: Sequence[Sequence[float]]) -> Interval:
     """The power with which medians grow over the upper sizes, with an interval of level 0.95."""
     part = upper(len(sizes))
     kept, chosen = sizes[part], [np.asarray(each, dtype=np.float64) for each in samples[part]]
     rng = np.random.default_rng(SEED)
     drawn = [np.median(each[rng.integers(each.size, size=(RESAMPLES, each.size))], axis=1) for each in chosen]
-    low, high = np.quantile(slope(kept, np.stack(drawn, axis=1)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    middle = float(slope(kept, [np.median(each) for each in chosen]))
+    low, high = np.quantile(power(kept, np.stack(drawn, axis=1)), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    middle = float(power(kept, [np.median(each) for each in chosen]))
     return Interval(middle, min(float(low), middle), max(float(high), middle))
 
 
@@ -48,4 +41,4 @@ def shown(exponent: float) -> str:
 def stated(sizes: Sequence[float], cost: Callable[[Any], float], points: Sequence[Any]) -> float:
     """The slope that a stated complexity has over the same sizes."""
     part = upper(len(sizes))
-    return float(slope(sizes[part], [cost(point) for point in points[part]]))
+    return float(power(sizes[part], [cost(point) for point in points[part]]))

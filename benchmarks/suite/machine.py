@@ -7,7 +7,7 @@ from importlib.metadata import version
 from threadpoolctl import threadpool_info
 
 import sketchbandits
-from sketchbandits.lab import runs
+from sketchbandits.lab.experiments import sources
 
 
 def machine() -> dict[str, str]:
@@ -19,7 +19,7 @@ def machine() -> dict[str, str]:
     }
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba"))
     return {
-        "cpu": runs.machine(),
+        "cpu": sources.machine(),
         "load at the start": f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown",
         "system": platform.platform(),
         "blas": "; ".join(sorted(blas)),

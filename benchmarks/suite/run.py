@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from sketchbandits import validate
-from sketchbandits.lab.figures import render
-from sketchbandits.lab.outputs import write_together
-from sketchbandits.lab.pool import Watch
-from suite.journal import Journal, key_of
+from sketchbandits.lab.experiments.pool import Watch
+from sketchbandits.lab.journal import Journal
+from sketchbandits.lab.outputs import render, write_together
+from suite.journal import key_of, measured
 from suite.machine import machine
 from suite.workload import Measured, Point, Session, Summary, Workload
 from suite.workloads import PEERS, WORKLOADS
@@ -61,19 +61,20 @@ def carry_out(
     points = {workload.name: _points(plan, workload) for workload in plan.chosen(catalogue)}
     if fresh:
         journal.forget({key for part in points.values() for key in part})
-    known = journal.read()
+    known = measured(journal)
     meter = _Meter(points, known, watch)
     for workload in plan.chosen(catalogue):
-        measured = []
+        points_of_it = []
         for key, point in points[workload.name].items():
             if key not in known:
                 session = Session(plan.seed, folder / workload.name, meter.inside(workload, point))
                 known[key] = workload.measure(point.parameters, session)
-                journal.append(key, workload.name, point.parameters, known[key])
+                entry = {"workload": workload.name, "parameters": point.parameters, "samples": known[key]}
+                journal.append({"key": key, **entry})
                 meter.done += point.seconds
-            measured.append(Measured(point.parameters, known[key]))
-        summary = workload.summarise(measured)
-        write_together(folder, _files(plan, workload, summary, measured, described))
+            points_of_it.append(Measured(point.parameters, known[key]))
+        summary = workload.summarise(points_of_it)
+        write_together(folder, _files(plan, workload, summary, points_of_it, described))
         reports.append(Report(workload, summary, described))
     return reports
 

@@ -4,7 +4,7 @@ import pytest
 from command_line import run
 
 from sketchbandits.cli import experiment, flags, inspect, terminal
-from sketchbandits.lab.scenes import ArmsChangedError
+from sketchbandits.lab.experiments.scenes import ArmsChangedError
 
 SHORT = ("simulate", "--policies", "ucb1", "--rounds", "100", "--runs", "1", "--jobs", "1")
 

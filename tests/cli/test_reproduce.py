@@ -212,4 +212,4 @@ def test_all_policies_can_be_played(tmp_path):
 def test_other_policies_can_be_named(policies):
     plan = PaperPlan(policies=parse_policies(policies))
     plan.check()
-    assert {str(task.contender) for task in plan.tasks()} >= set(policies.split(","))
+    assert {str(task.policy) for task in plan.tasks()} >= set(policies.split(","))

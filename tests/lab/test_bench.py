@@ -18,7 +18,8 @@ import bench
 import sketchbandits
 from sketchbandits import CSLB, UCB1, Partition
 from sketchbandits.environments import subspace_arms
-from sketchbandits.lab import figures as experiment_figures
+from sketchbandits.lab import outputs
+from sketchbandits.lab.journal import Journal
 from suite import games, growth, journal, machine, measure, peak_memory, run, show, targets
 from suite.workload import Measured, Point, Session, Summary, Workload
 from suite.workloads import PEERS, WORKLOADS, calls, latency, peers, policies, rounds, warmup
@@ -232,7 +233,7 @@ def test_a_key_holds_all_that_a_measurement_depends_on(monkeypatch):
         return journal.key_of(workload, {"n": 1, **parameters}, quick=quick, seed=seed)
 
     keys = {key(), key("calls"), key(quick=False), key(seed=1), key(n=2), key(m=1)}
-    monkeypatch.setattr(journal.runs, "machine", lambda: "another")
+    monkeypatch.setattr(journal.sources, "machine", lambda: "another")
     keys.add(key())
     monkeypatch.setattr(journal, "stamp", lambda: "another")
     keys.add(key())
@@ -240,19 +241,19 @@ def test_a_key_holds_all_that_a_measurement_depends_on(monkeypatch):
 
 
 def test_the_journal_survives_torn_lines_and_forgets(tmp_path):
-    book = journal.Journal(tmp_path / "points.jsonl")
-    assert book.read() == {}
+    book = Journal(tmp_path / "points.jsonl")
+    assert journal.measured(book) == {}
     book.forget({"a"})
-    book.append("a", "w", {"n": 1}, {"x": [1.0]})
+    book.append({"key": "a", "workload": "w", "parameters": {"n": 1}, "samples": {"x": [1.0]}})
     with open(book.path, "ab") as file:
         file.write(b'{"key": "torn", "samp')
-    book.append("b", "w", {"n": 2}, {"x": [2.0]})
+    book.append({"key": "b", "samples": {"x": [2.0]}})
     with open(book.path, "ab") as file:
-        file.write(b'[1, 2]\n{"key": 3, "samples": {}}\n\xff\n')
-    book.append("a", "w", {"n": 1}, {"x": [3.0]})
-    assert book.read() == {"a": {"x": [3.0]}, "b": {"x": [2.0]}}
+        file.write(b'[1, 2]\n{"key": 3, "samples": {}}\n{"key": "c", "samples": 4}\n\xff\n')
+    book.append({"key": "a", "samples": {"x": [3.0]}})
+    assert journal.measured(book) == {"a": {"x": [3.0]}, "b": {"x": [2.0]}}
     book.forget({"a"})
-    assert book.read() == {"b": {"x": [2.0]}}
+    assert journal.measured(book) == {"b": {"x": [2.0]}}
 
 
 # ---- a whole benchmark, at tiny sizes
@@ -338,7 +339,7 @@ def test_a_second_call_measures_only_what_is_missing(reports, folder):
     assert asked == [] and json.loads((folder / "calls.json").read_text())["points"] == before
     points = CATALOGUE["calls"].points(TINY["calls"])
     key = journal.key_of("calls", points[1].parameters, quick=True, seed=3)
-    journal.Journal(folder / run.JOURNAL).forget({key})
+    Journal(folder / run.JOURNAL).forget({key})
     run.carry_out(PLAN, folder, silent, catalogue=catalogue)
     assert asked == [points[1].parameters]
     run.carry_out(dataclasses.replace(PLAN, workloads=("calls",)), folder, silent, fresh=True, catalogue=catalogue)
@@ -403,7 +404,7 @@ def test_peers_are_ranked_and_those_that_did_not_play_are_named(capsys):
     assert sum("not measured" in note for note in summary.notes) == 2
     show.show([run.Report(PEERS, summary, {"cpu": "any"})], Path("out"))
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
-    files = experiment_figures.render({"peers": PEERS.draw(summary.facts)})
+    files = outputs.render({"peers": PEERS.draw(summary.facts)})
     assert files["figures/peers.png"].startswith(b"\x89PNG")
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from conftest import rounds
 
+from sketchbandits.lab.experiments.tasks import Outcome
 from sketchbandits.lab.paper import beyond
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.beyond import ABLATED, ALSO, MORE_ARMS, OURS, RIVALS, BeyondPlan, Row
-from sketchbandits.lab.runs import Outcome
 from sketchbandits.policies import MultiscaleCSLB
 from sketchbandits.policies.registry import PolicySpec
 
@@ -30,7 +30,7 @@ def study(plan, regrets, times):
     for groups in plan.experiments.values():
         for group in groups.values():
             for task in group:
-                name = str(task.contender)
+                name = str(task.policy)
                 given[task] = outcome(regrets.get(name, [9, 9, 9])[task.run], times.get(name, 1.0))
     return plan.study(given)
 
@@ -40,8 +40,8 @@ def test_all_scenes_that_are_asked_for_are_there():
     assert list(sizes.values())[4:] == [(1000, 20, 4, 1), (1000, 20, 4, 10), (2000, 10, 4, 1)]
     places = [(scene.name, scene.normalize) for scene, _ in beyond.scenes()]
     assert len(places) == len(set(places)) == 2 * (len(sizes) + 2)
-    for scene, contenders in beyond.scenes():
-        assert {OURS, *RIVALS, ALSO} <= set(contenders), scene.name
+    for scene, policies in beyond.scenes():
+        assert {OURS, *RIVALS, ALSO} <= set(policies), scene.name
 
 
 def test_the_ratio_is_to_the_best_rival_by_mean(small):

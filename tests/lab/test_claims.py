@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from sketchbandits.lab import intervals
+from sketchbandits.lab.experiments.study import Experiment, NotPlayedError, Runs
+from sketchbandits.lab.experiments.tasks import Outcome
+from sketchbandits.lab.growth import slope_ratio
 from sketchbandits.lab.intervals import Interval, interval
 from sketchbandits.lab.paper.claims import CLAIMS, judge
-from sketchbandits.lab.paper.claims.regret import bound, slope_ratio
-from sketchbandits.lab.paper.claims.verdict import Claim, Finding, Verdict, outcome_of
+from sketchbandits.lab.paper.claims.regret import bound
 from sketchbandits.lab.paper.reproduce import PaperPlan
 from sketchbandits.lab.paper.setting import DATASETS
-from sketchbandits.lab.runs import Outcome
-from sketchbandits.lab.study import Experiment, NotPlayedError, Runs
+from sketchbandits.lab.verdict import Claim, Finding, Verdict, outcome_of
 
 T, RUNS = 1_000, 5
 POINTS = np.arange(5, T + 1, 5)

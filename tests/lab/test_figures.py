@@ -10,39 +10,40 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Annotation, Text
 
-from sketchbandits.lab import drawing, figures, palette
+from sketchbandits.lab import drawing, outputs, palette
+from sketchbandits.lab.experiments.scenes import FileScene, Scene
+from sketchbandits.lab.experiments.tasks import Outcome, checkpoints
 from sketchbandits.lab.intervals import ratio
 from sketchbandits.lab.own_case import OwnPlan
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.reproduce import (
     ARM_COUNTS,
+    AS_PRINTED,
     DIMS,
     SIZE_SCENES,
-    TWINS,
     TYPICAL_DIM,
     TYPICAL_WIDTH,
     WIDTHS,
     PaperPlan,
 )
-from sketchbandits.lab.runs import Outcome, checkpoints
-from sketchbandits.lab.scenes import FileScene, Scene
+from sketchbandits.lab.report import figures
 from sketchbandits.policies.registry import POLICIES, PolicySpec, parse_policies
 
 FOUR = "cslb,cslb:radius=logdet,oful,ucb1"
 SPEED = {"ucb1": 0.1, "cslb": 0.2, "multiscale": 0.5, "oful": 2.0, "cbscfd": 9.0, "soful": 12.0}
-SLOW = {str(TWINS["cslb"]): 70.0, str(TWINS["soful"]): 60.0, str(TWINS["cbscfd"]): 50.0}
+SLOW = {str(AS_PRINTED["cslb"]): 70.0, str(AS_PRINTED["soful"]): 60.0, str(AS_PRINTED["cbscfd"]): 50.0}
 
 
 def made(task, *, scale=1.0):
     """A curve like a square root; no two of scene, policy and run have the same regret or the same time."""
-    rank = list(POLICIES).index(task.contender.name) + 0.2 * len(task.contender.options)
+    rank = list(POLICIES).index(task.policy.name) + 0.2 * len(task.policy.options)
     points = np.array([task.rounds]) if task.timed else checkpoints(task.rounds)
     if isinstance(task.scene, Scene):
         scale *= dict(task.scene.options)["n_arms"] / 60 * (1.25 if task.scene.normalize == "unit" else 1.0)
     regret = scale * (1 + rank) * (1 + 0.1 * task.run**2) * np.sqrt(points)
-    speed = SLOW.get(str(task.contender), SPEED.get(task.contender.name, 1.0 + rank))
+    speed = SLOW.get(str(task.policy), SPEED.get(task.policy.name, 1.0 + rank))
     seconds = scale * 1e-6 * speed * (1 + 0.1 * task.run**2) * task.rounds
-    clusters = 60 / dict(task.contender.options).get("sketch_size", 5)
+    clusters = 60 / dict(task.policy.options).get("sketch_size", 5)
     return Outcome(points, regret, seconds, 0.1, {"clusters": clusters})
 
 
@@ -111,13 +112,13 @@ def test_curves_are_the_means_in_their_policies_colours(played):
     for row, normalize in enumerate(("max", "unit")):
         for column, number in enumerate((1, 2)):
             lines = {line.get_label(): line for line in grid[row, column].get_lines()}
-            assert set(lines) == {contender.label for contender in plan.policies}
-            for contender in plan.policies:
-                runs, line = study["regret"][number, normalize, str(contender)], lines[contender.label]
+            assert set(lines) == {policy.label for policy in plan.policies}
+            for policy in plan.policies:
+                runs, line = study["regret"][number, normalize, str(policy)], lines[policy.label]
                 np.testing.assert_array_equal(line.get_xdata(), [0, *runs.checkpoints])
                 np.testing.assert_allclose(line.get_ydata(), [0, *runs.curves.mean(axis=0)])
-                assert line.get_color() == palette.COLOURS[contender.name]
-                assert line.get_linestyle() == palette.line_of(contender)
+                assert line.get_color() == palette.COLOURS[policy.name]
+                assert line.get_linestyle() == palette.line_of(policy)
 
 
 def test_the_band_is_students_and_stays_above_nothing(played):
@@ -192,7 +193,7 @@ def test_many_policies_have_a_legend_instead():
     drawn = figures.own_figures(plan, study_of(plan))["regret"]
     assert not names(drawn.axes[0])
     (legend,) = drawn.legends
-    assert [text.get_text() for text in legend.get_texts()] == [contender.label for contender in plan.policies]
+    assert [text.get_text() for text in legend.get_texts()] == [policy.label for policy in plan.policies]
     assert whole(drawn)
 
 
@@ -202,8 +203,8 @@ def test_variants_of_a_policy_share_its_colour_and_no_line():
     )
     found = palette.appearances(variants)
     assert len(set(found.values())) == len(variants)
-    assert all(colour == palette.COLOURS[contender.name] for contender, (colour, _) in found.items())
-    assert [found[contender][1] for contender in variants[:3]] == ["-", "--", "-."]
+    assert all(colour == palette.COLOURS[policy.name] for policy, (colour, _) in found.items())
+    assert [found[policy][1] for policy in variants[:3]] == ["-", "--", "-."]
 
 
 def test_policies_differ_in_colour_and_options_show_in_the_line():
@@ -245,7 +246,7 @@ def test_time_rows_are_sorted_and_the_same_everywhere(played):
     labels = [label.get_text() for label in drawn["time-1-2"].axes[0].get_yticklabels()]
     twins = ["CBSCFD (shrink every-round)", "SOFUL (shrink every-round)", "CS-LB (engine sketch)"]
     assert labels == ["UCB1", "CS-LB", "multi-scale", "OFUL", "CBSCFD", "SOFUL", *twins]
-    assert drawn["time-1-2"].axes[-1].get_xlabel() == "microseconds a round, log scale"
+    assert drawn["time-1-2"].axes[-1].get_xlabel() == "microseconds per round, log scale"
 
 
 def test_time_shows_every_run_their_mean_and_spread(played):
@@ -253,17 +254,17 @@ def test_time_shows_every_run_their_mean_and_spread(played):
     ax = drawn["time-1-2"].axes[0]
     rows = {label.get_text(): place for place, label in enumerate(ax.get_yticklabels())}
     places = [(1, "max"), (2, "max"), (1, "unit"), (2, "unit")]
-    for (panel, place), contender in product(
-        zip(drawn["time-1-2"].axes, places, strict=True), (PolicySpec("cslb"), TWINS["soful"])
+    for (panel, place), policy in product(
+        zip(drawn["time-1-2"].axes, places, strict=True), (PolicySpec("cslb"), AS_PRINTED["soful"])
     ):
-        times = study["time"][*place, str(contender)].microseconds
-        line, mean, runs = (line for line in panel.get_lines() if line.get_ydata()[0] == rows[contender.label])
+        times = study["time"][*place, str(policy)].microseconds
+        line, mean, runs = (line for line in panel.get_lines() if line.get_ydata()[0] == rows[policy.label])
         np.testing.assert_allclose(line.get_xdata(), [times.min(), times.max()])
         np.testing.assert_allclose(mean.get_xdata(), times.mean())
         np.testing.assert_allclose(runs.get_xdata(), times)
-        assert {line.get_color(), mean.get_color(), runs.get_color()} == {palette.colour_of(contender)}
+        assert {line.get_color(), mean.get_color(), runs.get_color()} == {palette.colour_of(policy)}
         assert mean.get_markersize() > runs.get_markersize() and runs.get_alpha() < 1
-        assert mean.get_markerfacecolor() == ("white" if contender in TWINS.values() else palette.colour_of(contender))
+        assert mean.get_markerfacecolor() == ("white" if policy in AS_PRINTED.values() else palette.colour_of(policy))
     numbers = [text.get_text() for text in ax.texts if text.get_text()[0].isdigit()]
     assert numbers == ["0.12", "0.23", "0.58", "2.3", "11", "14", "58", "70", "82"]
     assert apart([text for text in ax.texts if text.get_text()[0].isdigit()])
@@ -384,7 +385,7 @@ def test_little_is_enough(scale):
     assert list(drawn) == ["regret-3-4", "time-3-4", "arms", "sizes", "growth"]
     assert len(drawn["regret-3-4"].axes) == len(drawn["time-3-4"].axes) == 1
     assert row_labels(drawn["regret-3-4"]) == ["unit norm"]
-    figures.render({name: drawn[name] for name in ("arms", "sizes") if not scale})  # no warning
+    outputs.render({name: drawn[name] for name in ("arms", "sizes") if not scale})  # no warning
 
 
 def test_own_figures_name_the_scene():
@@ -404,11 +405,11 @@ def test_own_figures_name_the_scene():
 
 def test_the_same_outcomes_give_the_same_bytes():
     plan, settings = own_plan("cslb,ucb1", rounds=200), dict(matplotlib.rcParams)
-    first, second = (figures.render(figures.own_figures(plan, study_of(plan))) for _ in range(2))
+    first, second = (outputs.render(figures.own_figures(plan, study_of(plan))) for _ in range(2))
     assert first == second
     assert dict(matplotlib.rcParams) == settings  # the user's stay as they are
     assert list(first) == [f"figures/{name}.{suffix}" for name in ("regret", "time") for suffix in ("png", "svg")]
     assert first["figures/regret.png"].startswith(b"\x89PNG")
     assert b"<svg" in first["figures/regret.svg"] and b"<dc:date>" not in first["figures/regret.svg"]
     other = figures.own_figures(plan, study_of(plan, scale=2.0))["regret"]
-    assert all(first[name] != content for name, content in figures.render({"regret": other}).items())
+    assert all(first[name] != content for name, content in outputs.render({"regret": other}).items())

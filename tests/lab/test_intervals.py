@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sketchbandits.lab import intervals
-from sketchbandits.lab.intervals import Interval, exponent, interval, ratio
+from sketchbandits.lab.growth import exponent
+from sketchbandits.lab.intervals import Interval, interval, ratio
 
 
 def percentile_interval(values, resamples=4_000):

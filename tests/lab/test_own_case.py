@@ -10,13 +10,14 @@ import polars
 import pytest
 from conftest import rounds
 
+from sketchbandits.lab.experiments.pool import play_all
+from sketchbandits.lab.experiments.run_journal import RunJournal
+from sketchbandits.lab.experiments.scenes import GENERATORS, Model, file_digest
+from sketchbandits.lab.experiments.tasks import Outcome, Task
 from sketchbandits.lab.intervals import interval, ratio
 from sketchbandits.lab.own_case import GENERATOR_OPTIONS, OwnPlan, claims, file_scene, generated_scene
 from sketchbandits.lab.paper.claims import judge
-from sketchbandits.lab.paper.reproduce import TWINS, PaperPlan
-from sketchbandits.lab.pool import play_all
-from sketchbandits.lab.runs import Journal, Outcome, Task
-from sketchbandits.lab.scenes import GENERATORS, Model, file_digest
+from sketchbandits.lab.paper.reproduce import AS_PRINTED, PaperPlan
 from sketchbandits.policies.registry import PolicySpec, parse_policies
 
 N, D, L = 13, 6, 4
@@ -221,9 +222,7 @@ def test_timed_runs_come_last_and_meet_every_policy_in_turn(scene):
     tasks = plan_of(scene).tasks()
     assert [task.timed for task in tasks] == [False] * 9 + [True] * 9
     kinds = ("cslb", "oful", "ucb1")
-    assert [(task.run, task.contender.name) for task in tasks[9:]] == [
-        (run, kind) for run in range(3) for kind in kinds
-    ]
+    assert [(task.run, task.policy.name) for task in tasks[9:]] == [(run, kind) for run in range(3) for kind in kinds]
 
 
 @pytest.mark.parametrize(("length", "timed"), [(100, 100), (999, 999), (5_000, 1_000), (8_000, 1_000), (80_000, 5_000)])
@@ -301,10 +300,10 @@ def test_the_papers_plan_times_the_slow_twins_on_shorter_runs():
     times = {key: group[0].rounds for key, group in plan.experiments["time"].items()}
     assert times == {
         (3, "unit", "cslb"): 16_000,
-        (3, "unit", str(TWINS["cslb"])): 200,
+        (3, "unit", str(AS_PRINTED["cslb"])): 200,
         (3, "unit", "ucb1"): 16_000,
         (3, "unit", "soful"): 1_000,
-        (3, "unit", str(TWINS["soful"])): 200,
+        (3, "unit", str(AS_PRINTED["soful"])): 200,
     }
     for name, groups in plan.experiments.items():
         alone = name in ("time", "blocks", "growth", "search")
@@ -412,7 +411,7 @@ def test_rules_are_declared_with_their_thresholds(scene):
 def test_real_plays_are_judged_by_the_same_rules(scene, tmp_path):
     plan = plan_of(scene, "ucb1:exploration=50,ucb1:exploration=0.05,linucb:alpha=0.2", seed=1)
     plan.check()
-    outcomes = play_all(plan.tasks(), Journal(tmp_path / "runs.jsonl"), jobs=1, watch=lambda *call: None)
+    outcomes = play_all(plan.tasks(), RunJournal(tmp_path / "runs.jsonl"), jobs=1, watch=lambda *call: None)
     study = plan.study(outcomes)
     assert set(outcomes) == set(plan.tasks()) and len(outcomes) == 18
     place = ("correlated", "max")

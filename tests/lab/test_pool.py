@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from conftest import rounds
 
-from sketchbandits.lab import pool
-from sketchbandits.lab.pool import PLAYING, PREPARING, TIMING, play_all, usable_cores
-from sketchbandits.lab.runs import Journal, Task
-from sketchbandits.lab.scenes import FileScene, Model, Scene, file_digest
+from sketchbandits.lab.experiments import pool
+from sketchbandits.lab.experiments.pool import PLAYING, PREPARING, TIMING, play_all, usable_cores
+from sketchbandits.lab.experiments.run_journal import RunJournal
+from sketchbandits.lab.experiments.scenes import FileScene, Model, Scene, file_digest
+from sketchbandits.lab.experiments.tasks import Task
 from sketchbandits.policies.registry import PolicySpec, parse_policies
 
 N, D, L = 13, 6, 4
@@ -28,7 +29,7 @@ PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at
 
 @pytest.fixture
 def journal(tmp_path):
-    return Journal(tmp_path / "runs.jsonl")
+    return RunJournal(tmp_path / "runs.jsonl")
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_processes_do_not_change_the_numbers_and_timed_runs_are_played_alone(jou
     untimed = tasks_of("cslb,lints,soful:exploration=ts,ucb1", runs=2)
     timed = tasks_of("ucb1,cslb", length=T // 2, timed=True)
     timed.sort(key=lambda task: task.run)
-    alone = play_all([*untimed, *timed], Journal(tmp_path / "alone.jsonl"), jobs=1, watch=quiet)
+    alone = play_all([*untimed, *timed], RunJournal(tmp_path / "alone.jsonl"), jobs=1, watch=quiet)
     assert set(in_full(played)[: len(untimed)]) == set(untimed)
     assert in_full(played)[len(untimed) :] == timed
     assert {others for _, _, others in played} == {0}
@@ -101,7 +102,7 @@ def test_processes_do_not_change_the_numbers_and_timed_runs_are_played_alone(jou
 
     together = play_all([*timed, *untimed], journal, jobs=2, watch=watch)
     assert same(alone, together)
-    assert same(Journal(journal.path).read([*untimed, *timed]), alone)
+    assert same(RunJournal(journal.path).read([*untimed, *timed]), alone)
     assert in_full(played) == timed  # the others in other processes
     assert {others for _, _, others in played} == {0}
     assert max(others for stage, _, _, others in seen if stage == PLAYING) == 2 == len(interrupted)
@@ -125,7 +126,7 @@ def test_finished_runs_are_not_played_again(journal, played):
     tasks = [*tasks_of("ucb1,lints"), *tasks_of("ucb1", timed=True)]
     first = play_all(tasks, journal, jobs=1, watch=quiet)
     assert sorted(map(hash, in_full(played))) == sorted(map(hash, tasks))
-    assert [task.contender.name for task, short, _ in played if short] == ["ucb1", "lints"]  # one rehearsal each
+    assert [task.policy.name for task, short, _ in played if short] == ["ucb1", "lints"]  # one rehearsal each
     before = journal.path.read_bytes(), journal.path.stat().st_mtime_ns
     played.clear()
     for jobs in (1, 2):
@@ -234,13 +235,13 @@ def test_an_error_in_a_worker_arrives_and_leaves_what_was_finished(journal, tmp_
 
 
 def test_an_error_in_this_process_leaves_what_was_finished(journal, monkeypatch):
-    def refused(self, task, outcome, append=Journal.append):
+    def refused(self, task, outcome, append=RunJournal.append):
         if len(self.read(tasks)) == 2:
             raise OSError(28, "No space left on device")
         append(self, task, outcome)
 
     tasks = tasks_of("ucb1", runs=5, length=LONG)
-    monkeypatch.setattr(Journal, "append", refused)
+    monkeypatch.setattr(RunJournal, "append", refused)
     with pytest.raises(OSError, match="No space left"):
         play_all(tasks, journal, jobs=2, watch=quiet)
     assert no_children()
@@ -286,10 +287,11 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(journal, tmp_path, p
 SCRIPT = """
 import multiprocessing, os, signal, sys, time
 from pathlib import Path
-from sketchbandits.lab import pool
+from sketchbandits.lab.experiments import pool
 from sketchbandits.policies.registry import PolicySpec
-from sketchbandits.lab.runs import Journal, Task
-from sketchbandits.lab.scenes import Model, Scene
+from sketchbandits.lab.experiments.run_journal import RunJournal
+from sketchbandits.lab.experiments.tasks import Task
+from sketchbandits.lab.experiments.scenes import Model, Scene
 
 def watch(stage, what, share):
     if stage == pool.PLAYING and share > 0.0:
@@ -302,7 +304,7 @@ if __name__ == "__main__":
     scene = Scene("tiny", Model(4), "correlated", (("n_arms", 13), ("dim", 6), ("group_size", 1)))
     tasks = [Task(scene, PolicySpec("oful"), 1_000_000_000, run, 3) for run in range(4)]
     try:
-        pool.play_all(tasks, Journal(Path(sys.argv[1])), jobs=2, watch=watch)
+        pool.play_all(tasks, RunJournal(Path(sys.argv[1])), jobs=2, watch=watch)
     except Exception as error:
         print(type(error).__name__, len(multiprocessing.active_children()), flush=True)
 """

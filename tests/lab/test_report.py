@@ -11,13 +11,13 @@ import pytest
 from markupsafe import escape
 
 from sketchbandits.lab import own_case, report
+from sketchbandits.lab.experiments.scenes import Model
+from sketchbandits.lab.experiments.tasks import Outcome, Task, checkpoints
 from sketchbandits.lab.intervals import Interval, interval
 from sketchbandits.lab.paper.claims import CLAIMS, judge
-from sketchbandits.lab.paper.claims.verdict import Claim, Finding, Verdict
 from sketchbandits.lab.paper.reproduce import PaperPlan
 from sketchbandits.lab.report.wording import MINUS, NONE, number
-from sketchbandits.lab.runs import Outcome, Task, checkpoints
-from sketchbandits.lab.scenes import Model
+from sketchbandits.lab.verdict import Claim, Finding, Verdict
 from sketchbandits.policies.registry import PolicySpec, parse_policies
 
 VOID = {"meta", "link", "img", "br"}
@@ -75,11 +75,11 @@ class Page(HTMLParser):
 def invented(task: Task) -> Outcome:
     """An outcome that nobody played: regret grows as sqrt(t), faster for CS-LB after a tenth of the rounds."""
     points = checkpoints(task.rounds)
-    level = LEVEL[task.contender.name] * (1 + 0.1 * task.run + 0.01 * len(str(task.scene.normalize)))
+    level = LEVEL[task.policy.name] * (1 + 0.1 * task.run + 0.01 * len(str(task.scene.normalize)))
     regret = level * np.sqrt(points)
-    if task.contender.name == "cslb":
+    if task.policy.name == "cslb":
         regret = np.where(points <= task.rounds // 10, 0.3, 1.5) * regret
-    seconds = 1e-6 * task.rounds * level * (7 if task.contender.options else 1)
+    seconds = 1e-6 * task.rounds * level * (7 if task.policy.options else 1)
     facts = {"clusters": 4, "sketch_rank": 10, "largest_gap": 0.5, "mean_gap": 0.25}
     return Outcome(points, regret, seconds, 1e-3 * level, facts)
 
@@ -238,7 +238,7 @@ def test_how_it_was_made(played):
     assert f"sketchbandits reproduce {command} --normalize max,unit --seed 2026" in page.text
     for word in ("numpy", "scipy", "numba", "Python", "UTC", "claims.json", "sweeps.csv", "0.973", "10⁻⁹"):
         assert word in page.text
-    assert f"{plan.twin_rounds:,} rounds of CS-LB (engine sketch), SOFUL (shrink every-round)" in page.text
+    assert f"{plan.as_printed_rounds:,} rounds of CS-LB (engine sketch), SOFUL (shrink every-round)" in page.text
     assert str(Path.home()) not in page.source and str(Path.cwd()) not in page.source
 
 

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 from conftest import rounds
 
-import sketchbandits
 from sketchbandits import CSLB, SOFUL, UCB1, LinTS, simulate
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
-from sketchbandits.lab import runs
-from sketchbandits.lab.runs import Journal, Outcome, Task, checkpoints, machine, stamp
-from sketchbandits.lab.scenes import FileScene, Model, Scene, file_digest
+from sketchbandits.lab.experiments import sources, tasks
+from sketchbandits.lab.experiments.run_journal import RunJournal
+from sketchbandits.lab.experiments.scenes import FileScene, Model, Scene, file_digest
+from sketchbandits.lab.experiments.sources import machine, stamp
+from sketchbandits.lab.experiments.tasks import Outcome, Task, checkpoints
 from sketchbandits.policies.registry import PolicySpec
 
 N, D, L = 13, 6, 4
@@ -54,7 +55,7 @@ def other_tasks():
     yield dataclasses.replace(TASK, seed=8)
     yield dataclasses.replace(TASK, timed=True)
     for text in ("oful", "cslb:ridge=2", "cslb:ridge=3", "cslb:radius=logdet", "cslb:sketch_size=3"):
-        yield dataclasses.replace(TASK, contender=PolicySpec.parse(text))
+        yield dataclasses.replace(TASK, policy=PolicySpec.parse(text))
     for name, value in (("sketch_size", 5), ("ridge", 2.0), ("noise", 0.6), ("theta_norm", 2.0), ("delta", 0.02)):
         yield dataclasses.replace(
             TASK, scene=dataclasses.replace(SCENE, model=dataclasses.replace(MODEL, **{name: value}))
@@ -80,7 +81,7 @@ def test_equal_tasks_have_equal_keys():
     assert twin == TASK and twin is not TASK
     assert twin.key == TASK.key
     one, two = (
-        dataclasses.replace(TASK, contender=PolicySpec.parse(f"cslb:{text}"))
+        dataclasses.replace(TASK, policy=PolicySpec.parse(f"cslb:{text}"))
         for text in ("ridge=2,delta=0.5", "delta=0.5,ridge=2")
     )
     assert one.key == two.key
@@ -90,7 +91,7 @@ def test_equal_tasks_have_equal_keys():
 
 def test_only_a_timed_run_depends_on_the_machine(monkeypatch):
     before = [dataclasses.replace(TASK, timed=timed).key for timed in (False, True)]
-    monkeypatch.setattr(runs, "machine", lambda: "a faster one")
+    monkeypatch.setattr(tasks, "machine", lambda: "a faster one")
     after = [dataclasses.replace(TASK, timed=timed).key for timed in (False, True)]
     assert after[0] == before[0]
     assert after[1] != before[1]
@@ -112,8 +113,8 @@ print(*(task.key for task in (TASK, *other_tasks())))
 PLAYED = """
 import sys
 from sketchbandits.policies.registry import PolicySpec
-from sketchbandits.lab.runs import Task
-from sketchbandits.lab.scenes import Model, Scene
+from sketchbandits.lab.experiments.tasks import Task
+from sketchbandits.lab.experiments.scenes import Model, Scene
 scene = Scene("tiny", Model(4), "correlated", (("n_arms", 13), ("dim", 6)))
 Task(scene, PolicySpec("cslb"), 10, 0, 0).play()
 print(*(m for m in sys.modules if m == "sketchbandits" or m.startswith("sketchbandits.")))
@@ -139,10 +140,9 @@ def test_keys_are_the_same_in_every_process():
 @pytest.fixture
 def copied(tmp_path, monkeypatch):
     """The package's sources in another folder, which the stamp then reads."""
-    root = Path(sketchbandits.__file__).parent
     folder = tmp_path / "sketchbandits"
-    shutil.copytree(root, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(sketchbandits, "__file__", str(folder / "__init__.py"))
+    shutil.copytree(sources.PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(sources, "PACKAGE", folder)
     return folder
 
 
@@ -171,7 +171,7 @@ def test_a_byte_of_any_source_that_a_run_passes_through_changes_the_stamp(copied
         path = f"{name}.py" if f"{name}.py" in changes else f"{name}/__init__.py".lstrip("/")
         assert changes[path] or path.startswith("lab/")  # the package's own __init__ imports `advise`
     # What only plans, judges, draws and shows leaves finished runs as they are.
-    played = {"lab/runs.py", "lab/scenes.py"}
+    played = {"lab/experiments/tasks.py", "lab/experiments/scenes.py"}
     assert all(changes[path] for path in played)
     others = {path for path in changes if path.startswith("lab/")} - played
     assert len(others) > 10
@@ -185,16 +185,16 @@ def test_a_new_source_changes_the_stamp(copied):
 
 
 def test_versions_of_the_numerical_packages_change_the_stamp(monkeypatch):
-    known = runs.version
+    known = sources.version
     for package in ("numpy", "scipy", "numba"):
-        monkeypatch.setattr(runs, "version", lambda name, package=package: "0.0" if name == package else known(name))
+        monkeypatch.setattr(sources, "version", lambda name, package=package: "0.0" if name == package else known(name))
         assert stamp.__wrapped__() != stamp()
-    monkeypatch.setattr(runs, "version", known)
+    monkeypatch.setattr(sources, "version", known)
     assert stamp.__wrapped__() == stamp()
 
 
 def test_a_changed_stamp_changes_every_key(monkeypatch):
-    monkeypatch.setattr(runs, "stamp", lambda: "another")
+    monkeypatch.setattr(tasks, "stamp", lambda: "another")
     assert dataclasses.replace(TASK).key != TASK.key
 
 
@@ -204,7 +204,7 @@ def test_a_changed_stamp_changes_every_key(monkeypatch):
 def test_all_policies_of_a_run_share_its_seeds():
     child = np.random.SeedSequence(7).spawn(3)[2]
     assert list(TASK.seeds()) == child.generate_state(3, np.uint64).tolist()
-    assert dataclasses.replace(TASK, contender=PolicySpec("ucb1"), timed=True, rounds=5).seeds() == TASK.seeds()
+    assert dataclasses.replace(TASK, policy=PolicySpec("ucb1"), timed=True, rounds=5).seeds() == TASK.seeds()
     seeds = {seed for run in range(20) for seed in dataclasses.replace(TASK, run=run).seeds()}
     assert len(seeds) == 60
     assert not seeds & set(dataclasses.replace(TASK, seed=8).seeds())
@@ -310,7 +310,7 @@ def test_checkpoints(length):
 
 @pytest.fixture
 def journal(tmp_path):
-    return Journal(tmp_path / "runs.jsonl")
+    return RunJournal(tmp_path / "runs.jsonl")
 
 
 TASKS = [dataclasses.replace(TASK, run=run) for run in range(4)]
@@ -321,7 +321,7 @@ def test_what_is_written_is_read_to_the_last_bit(journal):
     played = {task: task.play() for task in (TASKS[1], dataclasses.replace(TASKS[2], timed=True))}
     for task, outcome in played.items():
         journal.append(task, outcome)
-    found = Journal(journal.path).read([*TASKS, *played])
+    found = RunJournal(journal.path).read([*TASKS, *played])
     assert list(found) == list(played)
     assert all(equal(found[task], played[task]) for task in played)
 
@@ -334,7 +334,7 @@ def test_counts_are_read_as_whole_numbers(journal):
 
 
 def test_a_line_is_one_json_object_with_names_for_people(journal):
-    task = dataclasses.replace(TASK, contender=PolicySpec.parse("cslb:ridge=2"), timed=True)
+    task = dataclasses.replace(TASK, policy=PolicySpec.parse("cslb:ridge=2"), timed=True)
     journal.append(task, made_up(task))
     (line,) = journal.path.read_text().splitlines()
     entry = json.loads(line)
@@ -470,14 +470,14 @@ def test_an_empty_file_is_a_journal(journal):
 
 def test_a_file_that_cannot_be_written_is_an_os_error(tmp_path):
     with pytest.raises(IsADirectoryError):
-        Journal(tmp_path).append(TASK, made_up(TASK))
+        RunJournal(tmp_path).append(TASK, made_up(TASK))
     with pytest.raises(IsADirectoryError):
-        Journal(tmp_path).read([TASK])
+        RunJournal(tmp_path).read([TASK])
     with pytest.raises(FileNotFoundError):
-        Journal(tmp_path / "nowhere" / "runs.jsonl").append(TASK, made_up(TASK))
+        RunJournal(tmp_path / "nowhere" / "runs.jsonl").append(TASK, made_up(TASK))
     if Path("/dev/full").exists():
         with pytest.raises(OSError, match="No space left"):
-            Journal(Path("/dev/full")).append(TASK, made_up(TASK))
+            RunJournal(Path("/dev/full")).append(TASK, made_up(TASK))
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everything")

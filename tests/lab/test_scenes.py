@@ -9,7 +9,7 @@ import pytest
 
 from sketchbandits.environments import correlated_arms, heavy_tailed_arms, isotropic_parameter, uniform_parameter
 from sketchbandits.environments.generators import normalized
-from sketchbandits.lab.scenes import FileScene, Model, Scene, file_digest
+from sketchbandits.lab.experiments.scenes import FileScene, Model, Scene, file_digest
 
 N, D, L = 13, 6, 4
 MODEL = Model(L, noise=0.25, theta_norm=2.0)

@@ -5,7 +5,7 @@ from typing import Annotated
 from sketchbandits.cli.experiment import played
 from sketchbandits.cli.flags import JOBS, SEED, bad_values_refused, flag, whole
 from sketchbandits.cli.tables import beyond_table
-from sketchbandits.lab import figures, outputs
+from sketchbandits.lab import outputs
 from sketchbandits.lab.paper import beyond
 
 DEFAULTS = beyond.BeyondPlan()
@@ -29,7 +29,7 @@ def command(
     with played(plan, out, jobs) as (folder, study):
         rows = beyond.table(study)
         files = {"table.md": beyond.markdown(rows).encode()}
-        files |= figures.render({"frontier": beyond.frontier_figure(study)})
+        files |= outputs.render({"frontier": beyond.frontier_figure(study)})
         outputs.write_together(folder, files)
     beyond_table(rows)
     print(f"Wrote {', '.join(files)}, to\n{folder}")

@@ -10,14 +10,15 @@ from sketchbandits import validate
 from sketchbandits.cli import terminal
 from sketchbandits.cli.flags import bad_values_refused, whole
 from sketchbandits.cli.tables import verdict_table
-from sketchbandits.lab import figures, outputs
+from sketchbandits.lab import outputs
+from sketchbandits.lab.experiments.pool import WRITING, play_all, usable_cores
+from sketchbandits.lab.experiments.run_journal import RunJournal
+from sketchbandits.lab.experiments.scenes import ArmsChangedError
+from sketchbandits.lab.experiments.study import Plan
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.claims import Claim, judge
 from sketchbandits.lab.paper.reproduce import PaperPlan
-from sketchbandits.lab.pool import WRITING, play_all, usable_cores
-from sketchbandits.lab.runs import Journal
-from sketchbandits.lab.scenes import ArmsChangedError
-from sketchbandits.lab.study import Plan
+from sketchbandits.lab.report.result_files import table_files
 
 JOURNAL = "runs.jsonl"
 INTERRUPTED = "interrupted: finished runs are kept, the same command continues from there"
@@ -37,8 +38,8 @@ def carry_out(plan: Plan, shown: Presentation, out: str, jobs: str | None) -> No
     """Play, judge, write, show."""
     with played(plan, out, jobs) as (folder, study):
         verdicts = [judge(claim, study) for claim in shown.claims]
-        drawn = figures.render(shown.figures(plan, study))
-        files = outputs.table_files(study, verdicts) | drawn
+        drawn = outputs.render(shown.figures(plan, study))
+        files = table_files(study, verdicts) | drawn
         files["report.html"] = shown.report(plan, study, verdicts, drawn)
         outputs.write_together(folder, files)
     print(f"{plan.rounds:,} rounds, {'1 run' if plan.runs == 1 else f'{plan.runs} runs'}, seed {plan.seed}")
@@ -60,7 +61,7 @@ def played(plan: Plan, out: str, jobs: str | None) -> Iterator[tuple[Path, Any]]
     try:
         folder = terminal.output_folder(out)
         with terminal.progress() as watch, terminal.disk_errors_refused(folder):
-            outcomes = play_all(plan.tasks(), Journal(folder / JOURNAL), jobs=processes, watch=watch)
+            outcomes = play_all(plan.tasks(), RunJournal(folder / JOURNAL), jobs=processes, watch=watch)
             watch(WRITING, "figures, tables, report", 1.0)
             yield folder, plan.study(outcomes)
     except KeyboardInterrupt:  # not in `main` alone: Typer would turn it into a silent exit

@@ -9,10 +9,11 @@ from sketchbandits.cli.experiment import Presentation, carry_out
 from sketchbandits.cli.flags import JOBS, POLICY_NAMES, bad_values_refused, flag, whole, wholes, words
 from sketchbandits.cli.tables import paper_tables
 from sketchbandits.environments.generators import NORMALIZATIONS
-from sketchbandits.lab import figures, report
+from sketchbandits.lab import report
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.claims import CLAIMS
 from sketchbandits.lab.paper.reproduce import QUICK, PaperPlan
+from sketchbandits.lab.report import figures
 from sketchbandits.policies.registry import parse_policies
 
 DEFAULTS = PaperPlan()

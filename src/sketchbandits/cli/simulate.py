@@ -20,8 +20,9 @@ from sketchbandits.cli.flags import (
     whole,
 )
 from sketchbandits.cli.tables import own_table
-from sketchbandits.lab import figures, own_case, report
-from sketchbandits.lab.scenes import Model
+from sketchbandits.lab import own_case, report
+from sketchbandits.lab.experiments.scenes import Model
+from sketchbandits.lab.report import figures
 from sketchbandits.policies.registry import parse_policies
 
 

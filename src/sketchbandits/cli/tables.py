@@ -7,20 +7,19 @@ from typing import Any
 import numpy as np
 
 from sketchbandits.cli.terminal import WIDTH, print_table
+from sketchbandits.lab.experiments.study import Experiment
 from sketchbandits.lab.intervals import interval
 from sketchbandits.lab.paper.beyond import OURS, RIVALS, Row, targets
-from sketchbandits.lab.paper.claims.verdict import Verdict
-from sketchbandits.lab.study import Experiment
-from sketchbandits.lab.tables import contenders, places
+from sketchbandits.lab.verdict import Verdict
 from sketchbandits.policies.registry import PolicySpec
 
 
 def paper_tables(study: Mapping[str, Experiment]) -> None:
     """One line per data set and normalisation, one column per policy: mean regret, then time per round."""
-    policies = contenders(study["regret"])
+    policies = study["regret"].policies
     for name, heading in (("regret", "mean regret"), ("time", "us per round")):
         headings = [heading, *(policy.label for policy in policies)]
-        rows = [[f"({d}) {n}", *_cells(study[name], (d, n), policies, name)] for d, n in places(study["regret"])]
+        rows = [[f"({d}) {n}", *_cells(study[name], (d, n), policies, name)] for d, n in study["regret"].places]
         print_table(headings, rows)
 
 

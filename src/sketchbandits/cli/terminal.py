@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from sketchbandits.lab.pool import Watch
+from sketchbandits.lab.experiments.pool import Watch
 from sketchbandits.progress import Bar
 
 WIDTH = 80

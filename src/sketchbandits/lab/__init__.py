@@ -1,6 +1,9 @@
-"""What `sketchbandits reproduce` and `sketchbandits simulate` do, from runs to verdicts.
+"""The laboratory: what `reproduce`, `beyond`, `simulate` and `inspect` do.
 
-    scenes, policies → runs → pool → study → tables, figures, claims → report
+    experiments → growth, intervals → verdict → paper, own_case → report
 
-`paper` holds the paper's data sets, `reproduce` and `own_case` say what is played, `runs` keeps it, `pool` plays it.
+`experiments` plays policies in scenes and keeps the outcomes. `verdict` judges claims about them by rules that were
+fixed before, with `intervals` and `growth`. `paper` holds the experiments and claims of the CS-LB paper, `own_case`
+those of a user's own arms, and `report` makes figures, tables and one page of them. `advice` stands apart: it examines
+arms before anything is played. `drawing` and `palette` say how every figure looks, `outputs` and `journal` write files.
 """

@@ -9,7 +9,6 @@ import numpy as np
 import scipy  # submodules load on first use
 
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.lab.study import Runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,11 +155,6 @@ def plain_log(axis: "Axis", *, short: bool = False) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0,) if high / low > 100 else (1.0, 2.0, 5.0)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: thousands(value) if short else f"{value:,g}"))
-
-
-def microseconds(runs: Runs) -> Floats:
-    """Time a round; a clock too coarse for a short run must not end at minus infinity."""
-    return np.maximum(runs.microseconds, 1e-3)
 
 
 def thousands(value: float) -> str:

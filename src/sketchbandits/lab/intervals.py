@@ -14,10 +14,10 @@ import numpy as np
 import scipy  # submodules load on first use
 from numpy.typing import ArrayLike
 
-from sketchbandits.kernels.linalg import Floats
+from sketchbandits.results import student_band
 
 LEVEL = 0.95
-RESAMPLES, FEWEST, DRAWS = 20_000, 2_000, 2_000_000  # fewer where many runs would make them dear
+RESAMPLES, FEWEST, DRAWS = 20_000, 2_000, 2_000_000  # fewer where many runs would make them expensive
 NOTHING = 1e-12  # stands for a regret of zero under a logarithm
 SEED = 20_160_610  # any fixed number: the same runs give the same verdicts
 
@@ -48,13 +48,13 @@ def interval(values: ArrayLike) -> Interval:
     n, mean = values.size, float(values.mean())
     if n < 2:
         return Interval(mean, np.nan, np.nan)
+    below, above = student_band(values, LEVEL)
     student = scipy.special.stdtrit(n - 1, (1 + LEVEL) / 2)
-    half = student * values.std(ddof=1) / np.sqrt(n)
     tail = scipy.special.ndtr(-student * np.sqrt(n / (n - 1)))
     resamples = min(RESAMPLES, max(FEWEST, DRAWS // n))
     chosen = np.random.default_rng(SEED).integers(n, size=(resamples, n))
     low, high = np.quantile(values[chosen].mean(axis=1), [tail, 1 - tail])
-    return Interval(mean, min(float(low), mean - half), max(float(high), mean + half))
+    return Interval(mean, min(float(low), float(below)), max(float(high), float(above)))
 
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> Interval:
@@ -62,10 +62,3 @@ def ratio(numerator: ArrayLike, denominator: ArrayLike) -> Interval:
     above, below = (np.log(np.maximum(part, NOTHING)) for part in (numerator, denominator))
     logs = interval(above - below)
     return Interval(*(float(np.exp(value)) for value in logs))
-
-
-def exponent(sizes: ArrayLike, values: Floats) -> Interval:
-    """The power with which ``values`` (runs, sizes) grow: the slope of a line through each run's logarithms."""
-    x = np.log(np.asarray(sizes, dtype=np.float64))
-    x -= x.mean()
-    return interval(np.log(np.maximum(values, NOTHING)) @ x / (x @ x))

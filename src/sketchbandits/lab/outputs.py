@@ -1,29 +1,29 @@
-"""The files that `reproduce` and `simulate` leave: tables, verdicts, figures and the page that shows them all."""
+"""Files of results: figures as bytes, and writing several files so that none appears before all are complete."""
 
 import io
-import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sketchbandits.lab import tables
-from sketchbandits.lab.paper.claims.verdict import Verdict
-from sketchbandits.lab.study import Experiment
+from sketchbandits.lab import drawing
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PNG_DPI = 160
 
 
-def table_files(study: Mapping[str, Experiment], verdicts: Sequence[Verdict]) -> dict[str, bytes]:
-    """``summary.csv``, ``curves.parquet``, ``claims.json``, and ``sweeps.csv`` where there are sweeps."""
-    parquet = io.BytesIO()
-    tables.curves(study).write_parquet(parquet)
-    claims = json.dumps([verdict.as_json() for verdict in verdicts], indent=2, allow_nan=False)
-    files = {
-        "summary.csv": tables.summary(study).write_csv().encode(),
-        "curves.parquet": parquet.getvalue(),
-        "claims.json": claims.encode(),
-    }
-    if set(study) - {"regret", "time"}:
-        files["sweeps.csv"] = tables.sweeps(study).write_csv().encode()
+def render(figures: Mapping[str, "Figure"]) -> dict[str, bytes]:
+    """Every figure as ``figures/<name>.png`` and ``figures/<name>.svg``; the same data give the same bytes."""
+    files: dict[str, bytes] = {}
+    with drawing.style():
+        for name, figure in figures.items():
+            for suffix, options in (("png", {"dpi": PNG_DPI}), ("svg", {"metadata": {"Date": None, "Title": name}})):
+                file = io.BytesIO()
+                figure.savefig(file, format=suffix, **options)
+                files[f"figures/{name}.{suffix}"] = file.getvalue()
     return files
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from sketchbandits import validate
 from sketchbandits.arms_file import read_arms, read_npy
 from sketchbandits.kernels.linalg import Floats
+from sketchbandits.lab.experiments.scenes import GENERATORS, FileScene, Model, Scene, file_digest
+from sketchbandits.lab.experiments.study import Groups, Plan, Study
+from sketchbandits.lab.growth import LINEAR_ABOVE, slope_ratio
 from sketchbandits.lab.intervals import interval, ratio
-from sketchbandits.lab.paper.claims.regret import LINEAR_ABOVE, slope_ratio
-from sketchbandits.lab.paper.claims.verdict import Claim, Finding, Study, outcome_of
-from sketchbandits.lab.scenes import GENERATORS, FileScene, Model, Scene, file_digest
-from sketchbandits.lab.study import Groups, Plan
+from sketchbandits.lab.verdict import Claim, Finding, outcome_of
 from sketchbandits.policies.registry import PolicySpec
 
 # What each generator takes, and its defaults: the paper's first data set and its relatives.

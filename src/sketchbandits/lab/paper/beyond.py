@@ -14,11 +14,10 @@ import numpy as np
 
 from sketchbandits.environments.generators import NORMALIZATIONS
 from sketchbandits.lab import drawing, palette
+from sketchbandits.lab.experiments.scenes import Scene
+from sketchbandits.lab.experiments.study import Group, Groups, Plan, Study
+from sketchbandits.lab.experiments.tasks import Task
 from sketchbandits.lab.paper import setting as paper
-from sketchbandits.lab.runs import Task
-from sketchbandits.lab.scenes import Scene
-from sketchbandits.lab.study import Experiment, Group, Groups, Plan
-from sketchbandits.lab.tables import places
 from sketchbandits.policies.registry import PolicySpec, parse_policies
 
 if TYPE_CHECKING:
@@ -67,26 +66,26 @@ class BeyondPlan(Plan):
     def experiments(self) -> dict[str, Groups]:
         """``regret`` and ``time`` by (scene, normalize, policy); ``frontier`` is every policy's, timed."""
         regret, time = {}, {}
-        for scene, contenders in scenes():
-            for contender in contenders:
-                key = (scene.name, scene.normalize, str(contender))
-                regret[key] = self.group(scene, contender)
-                length = self.rounds if contender.name != "oful" else self.timed_rounds
-                if contender in (OURS, RIVALS[0]):
-                    time[key] = self._timed(scene, contender, length)
+        for scene, policies in scenes():
+            for policy in policies:
+                key = (scene.name, scene.normalize, str(policy))
+                regret[key] = self.group(scene, policy)
+                length = self.rounds if policy.name != "oful" else self.timed_rounds
+                if policy in (OURS, RIVALS[0]):
+                    time[key] = self._timed(scene, policy, length)
         return {"regret": regret, "time": time, "frontier": self._frontier()}
 
     def _frontier(self) -> Groups:
         groups: dict[tuple[Any, ...], Group] = {}
         for name, sizes in FRONTIER.items():
             scene = paper.correlated(name, *sizes, "max")
-            for contender in parse_policies("all"):
-                groups[name, "max", str(contender)] = self._timed(scene, contender, max(100, self.rounds // 10))
+            for policy in parse_policies("all"):
+                groups[name, "max", str(policy)] = self._timed(scene, policy, max(100, self.rounds // 10))
         return groups
 
-    def _timed(self, scene: Scene, contender: PolicySpec, rounds: int) -> Group:
+    def _timed(self, scene: Scene, policy: PolicySpec, rounds: int) -> Group:
         runs = range(min(self.runs, TIMED_RUNS))
-        return tuple(Task(scene, contender, rounds, run, self.seed, True) for run in runs)
+        return tuple(Task(scene, policy, rounds, run, self.seed, True) for run in runs)
 
 
 class Row(NamedTuple):
@@ -107,12 +106,12 @@ class Row(NamedTuple):
         return self.scene.startswith("(")
 
 
-def table(study: Mapping[str, Experiment]) -> list[Row]:
+def table(study: Study) -> list[Row]:
     """Every scene's row, in order."""
-    return [_row(study, place) for place in places(study["regret"])]
+    return [_row(study, place) for place in study["regret"].places]
 
 
-def _row(study: Mapping[str, Experiment], place: tuple[Any, str]) -> Row:
+def _row(study: Study, place: tuple[Any, str]) -> Row:
     regret, time = study["regret"], study["time"]
     means = {key[2]: float(regret[key].regret.mean()) for key in regret if key[:2] == place}
     rivals = {str(rival): regret[*place, str(rival)].regret for rival in RIVALS}
@@ -163,9 +162,9 @@ def targets(rows: list[Row]) -> Targets:
 def ablation(rows: list[Row]) -> list[tuple[str, float, float]]:
     """Per variant its label, and geometric mean and largest of its ratio to the best rival on the seven data sets."""
     main, found = [row for row in rows if row.is_main], []
-    for contender in (OURS, *ABLATED):
-        ratios = [max(row.regrets[str(contender)], 1e-12) / row.regrets[row.best] for row in main]
-        found.append((contender.label, float(np.exp(np.log(ratios).mean())), max(ratios)))
+    for policy in (OURS, *ABLATED):
+        ratios = [max(row.regrets[str(policy)], 1e-12) / row.regrets[row.best] for row in main]
+        found.append((policy.label, float(np.exp(np.log(ratios).mean())), max(ratios)))
     return found
 
 
@@ -188,7 +187,7 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def frontier_figure(study: Mapping[str, Experiment]) -> "Figure":
+def frontier_figure(study: Study) -> "Figure":
     """Regret against time a round, every policy: down and to the left is better."""
     from matplotlib.figure import Figure
 
@@ -212,11 +211,11 @@ def frontier_figure(study: Mapping[str, Experiment]) -> "Figure":
     return figure
 
 
-def _point(ax: Any, contender: PolicySpec, runs: Any) -> None:
+def _point(ax: Any, policy: PolicySpec, runs: Any) -> None:
     x, y = float(np.median(runs.microseconds)), float(runs.regret.mean())
-    ours = contender == OURS
-    ax.plot(x, y, "o", color=palette.colour_of(contender), markersize=11 if ours else 7)
+    ours = policy == OURS
+    ax.plot(x, y, "o", color=palette.colour_of(policy), markersize=11 if ours else 7)
     weight = "bold" if ours else "normal"
-    style = {"color": drawing.ink(palette.colour_of(contender)), "fontsize": drawing.SMALL, "fontweight": weight}
+    style = {"color": drawing.ink(palette.colour_of(policy)), "fontsize": drawing.SMALL, "fontweight": weight}
     offset = (0, -19) if ours else (0, 8)
-    ax.annotate(contender.label, (x, y), xytext=offset, textcoords="offset points", ha="center", **style)
+    ax.annotate(policy.label, (x, y), xytext=offset, textcoords="offset points", ha="center", **style)

@@ -24,14 +24,14 @@ from typing import Any
 
 from sketchbandits import validate
 from sketchbandits.environments.generators import NORMALIZATIONS
+from sketchbandits.lab.experiments.study import Group, Groups, Plan
 from sketchbandits.lab.paper import setting as paper
-from sketchbandits.lab.study import Group, Groups, Plan
 from sketchbandits.policies.registry import PolicySpec, parse_policies
 
 QUICK: dict[str, Any] = {"rounds": 10_000, "runs": 3, "normalize": ("max",)}  # a first look
 
 # As the paper prints them, and slow: timed on a shorter run.
-TWINS = {
+AS_PRINTED = {
     "cslb": PolicySpec("cslb", (("engine", "sketch"),)),
     "soful": PolicySpec("soful", (("shrink", "every-round"),)),
     "cbscfd": PolicySpec("cbscfd", (("shrink", "every-round"),)),
@@ -71,7 +71,7 @@ class PaperPlan(Plan):
                 raise ValueError(f"{name} must be named once each, got {','.join(map(str, given))!r}")
 
     @property
-    def twin_rounds(self) -> int:
+    def as_printed_rounds(self) -> int:
         """The length of a timed run of a slow twin."""
         return max(10, self.rounds // 80)
 
@@ -93,20 +93,20 @@ class PaperPlan(Plan):
 
 def _regret(plan: PaperPlan) -> Groups:
     return {
-        (number, normalize, str(contender)): plan.group(paper.dataset(number, normalize), contender)
+        (number, normalize, str(policy)): plan.group(paper.dataset(number, normalize), policy)
         for number in plan.datasets
         for normalize in plan.normalize
-        for contender in plan.policies
+        for policy in plan.policies
     }
 
 
 def _time(plan: PaperPlan) -> Groups:
     groups: dict[tuple[Any, ...], Group] = {}
-    for number, normalize, contender in product(plan.datasets, plan.normalize, plan.policies):
+    for number, normalize, policy in product(plan.datasets, plan.normalize, plan.policies):
         scene = paper.dataset(number, normalize)
-        lengths = {contender: plan.rounds if contender.name in FAST else plan.timed_rounds}
-        if contender.name in TWINS:
-            lengths[TWINS[contender.name]] = plan.twin_rounds
+        lengths = {policy: plan.rounds if policy.name in FAST else plan.timed_rounds}
+        if policy.name in AS_PRINTED:
+            lengths[AS_PRINTED[policy.name]] = plan.as_printed_rounds
         for each, rounds in lengths.items():
             groups[number, normalize, str(each)] = plan.group(scene, each, rounds, timed=True)
     return groups
@@ -152,7 +152,7 @@ def _blocks(plan: PaperPlan) -> Groups:
         for data, group_size in (("full rank", 1), ("rank 10", 2 * d // 10)):
             scene = paper.correlated(f"{data}, d = {d}", 2 * d, d, 5, group_size, "unit")
             for kind in ("dbslinucb", "oful"):
-                groups[data, d, kind] = plan.group(scene, PolicySpec(kind), plan.twin_rounds, timed=True)
+                groups[data, d, kind] = plan.group(scene, PolicySpec(kind), plan.as_printed_rounds, timed=True)
     return groups
 
 
@@ -178,8 +178,8 @@ def _search(plan: PaperPlan) -> Groups:
         n_arms, dim, sketch_size, group_size = paper.DATASETS[number]
         for n in (n_arms, 4 * n_arms):
             scene = paper.correlated(str(number), n, dim, sketch_size, group_size, "max")
-            for kind in TWINS if n == n_arms else ("soful", "cbscfd"):
-                for contender in (PolicySpec(kind), TWINS[kind]):
-                    key = (number, n, str(contender))
-                    groups[key] = plan.group(scene, contender, plan.twin_rounds, timed=True)
+            for kind in AS_PRINTED if n == n_arms else ("soful", "cbscfd"):
+                for policy in (PolicySpec(kind), AS_PRINTED[kind]):
+                    key = (number, n, str(policy))
+                    groups[key] = plan.group(scene, policy, plan.as_printed_rounds, timed=True)
     return groups

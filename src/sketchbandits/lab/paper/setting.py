@@ -6,7 +6,7 @@ the gaps in its description of the arms; ``normalize`` holds both readings of it
 """
 
 from sketchbandits import validate
-from sketchbandits.lab.scenes import Model, Scene
+from sketchbandits.lab.experiments.scenes import Model, Scene
 
 HORIZON = 200_000  # rounds; below it the order of the policies is not yet the one that the paper claims
 POLICIES = ("cslb", "oful", "soful", "cbscfd", "ucb1")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sketchbandits.lab.experiments.study import Plan, Study
 from sketchbandits.lab.paper.reproduce import (
     ARM_COUNTS,
     DIMS,
@@ -18,9 +19,16 @@ from sketchbandits.lab.paper.reproduce import (
     WIDTHS,
 )
 from sketchbandits.lab.report.data_tables import mean_regrets
-from sketchbandits.lab.report.wording import dataset_names, listed, mean_of, named, number, place_if_any, times
-from sketchbandits.lab.study import Plan
-from sketchbandits.lab.tables import Study, contenders, places, timed_lengths
+from sketchbandits.lab.report.wording import (
+    dataset_names,
+    listed,
+    mean_of,
+    named,
+    number,
+    place_if_any,
+    timed_lengths,
+    times,
+)
 
 BARS = ", bars from the least to the most"
 
@@ -59,7 +67,7 @@ def _figure_order(name: str) -> tuple[bool, list[str], int]:
 
 def _about(kind: str, numbers: Sequence[str], plan: Any, study: Study) -> tuple[str, str]:
     """A figure's caption, and what can be read off it."""
-    shown = [place for place in places(study["regret"]) if not numbers or str(place[0]) in numbers]
+    shown = [place for place in study["regret"].places if not numbers or str(place[0]) in numbers]
     return ABOUT[kind](plan, study, shown) if kind in ABOUT else (kind, "")
 
 
@@ -80,7 +88,7 @@ def _about_regret(plan: Plan, study: Study, shown: Sequence[tuple[Any, str]]) ->
 
 
 def _about_time(plan: Plan, study: Study, shown: Sequence[tuple[Any, str]]) -> tuple[str, str]:
-    twins = "" if len(contenders(study["time"])) == len(plan.policies) else " Hollow: as the paper prints the policy."
+    twins = "" if len(study["time"].policies) == len(plan.policies) else " Hollow: as the paper prints the policy."
     caption = (
         f"Time per round{_on(shown)}, timed alone: the first {timed_lengths(study['time'])}.{twins} "
         f"Shown is {mean_of(plan, ' (large dots), the runs (small) and lines from the least to the most')}."

@@ -6,15 +6,14 @@ from typing import Any
 import numpy as np
 
 from sketchbandits.kernels.linalg import Floats
+from sketchbandits.lab.experiments.scenes import Scene
+from sketchbandits.lab.experiments.study import Runs, Study
 from sketchbandits.lab.intervals import interval
 from sketchbandits.lab.own_case import OwnPlan
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.reproduce import PaperPlan
 from sketchbandits.lab.report.page import Cell, Table, Tables
 from sketchbandits.lab.report.wording import SCALES, interval_cell, listed, mean_of, number, place_name, times
-from sketchbandits.lab.scenes import Scene
-from sketchbandits.lab.study import Runs
-from sketchbandits.lab.tables import Study, contenders, places, scene_of
 from sketchbandits.policies.registry import PolicySpec
 
 SHARES = {"T/100": 0.01, "T/10": 0.1, "T/2": 0.5, "T": 1.0}
@@ -22,12 +21,12 @@ SHARES = {"T/100": 0.01, "T/10": 0.1, "T/2": 0.5, "T": 1.0}
 
 def regret_table(plan: PaperPlan, study: Study) -> Tables:
     """Regret at the end: one row per setting, one column per policy."""
-    policies = contenders(study["regret"])
+    policies = study["regret"].policies
     rows: list[list[str | Cell]] = []
-    for place in places(study["regret"]):
+    for place in study["regret"].places:
         found = [interval(study["regret"][*place, str(policy)].regret) for policy in policies]
         least = min(value.mean for value in found)
-        scene = scene_of(study["regret"], place)
+        scene = study["regret"].scene(place)
         assert isinstance(scene, Scene)
         cells = [interval_cell(value, best=value.mean == least) for value in found]
         title = paper.title(scene).replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
@@ -48,7 +47,7 @@ def time_tables(plan: PaperPlan, study: Study) -> Tables:
 
 
 def _time_table(caption: str, study: Study, measure: Callable[[Runs], Floats]) -> Table:
-    shown, policies = places(study["time"]), contenders(study["time"])
+    shown, policies = study["time"].places, study["time"].policies
     means = np.array([[measure(study["time"][*place, str(policy)]).mean() for place in shown] for policy in policies])
     rows: list[list[str | Cell]] = []
     for policy, line in zip(policies, means, strict=True):
@@ -63,7 +62,7 @@ def own_table(plan: OwnPlan, study: Study) -> Tables:
     rows: list[list[str | Cell]] = []
     for key, runs in sorted(study["regret"].items(), key=lambda item: item[1].regret.mean()):
         timed = study["time"][key]
-        label = study["regret"].groups[key][0].contender.label
+        label = study["regret"].groups[key][0].policy.label
         measured = (runs.regret, timed.microseconds, 1e3 * timed.warmup_seconds)
         rows.append([label, *(interval_cell(interval(values)) for values in measured)])
     caption = f"From the least regret: {mean_of(plan, ' and its 95 % interval')}."
@@ -73,14 +72,14 @@ def own_table(plan: OwnPlan, study: Study) -> Tables:
 
 def horizon_table(plan: PaperPlan, study: Study) -> Tables:
     """The leading policy after a hundredth, a tenth and half of the rounds, and at the end."""
-    settings = places(study["regret"])
+    settings = study["regret"].places
     leaders = {place: [leaders_after(study, place, share) for share in SHARES.values()] for place in settings}
     changed = sum(not set(found[0]) & set(found[-1]) for found in leaders.values())
     sentence = (
         f"In {changed} of {len(settings)} settings the policy that leads after T/100 rounds does not lead after T."
     )
     own = PolicySpec("cslb")
-    if own in contenders(study["regret"]):
+    if own in study["regret"].policies:
         counts = [sum(own.label in found[i] for found in leaders.values()) for i in range(len(SHARES))]
         sentence += f" CS-LB leads in {listed(counts)} of {len(settings)} after {listed(SHARES)}."
     rows: list[list[str | Cell]] = [
@@ -107,7 +106,7 @@ def leaders_after(study: Study, place: tuple[Any, str], share: float) -> list[st
 def mean_regrets(study: Study, place: tuple[Any, str], share: float) -> dict[PolicySpec, float]:
     """The mean regret of each policy after a share of the rounds."""
     found = {}
-    for policy in contenders(study["regret"]):
+    for policy in study["regret"].policies:
         runs = study["regret"][*place, str(policy)]
         found[policy] = float(runs.regret_at(share * float(runs.checkpoints[-1])).mean())
     return found

@@ -9,15 +9,14 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from sketchbandits import __version__
 from sketchbandits.kernels.linalg import TIE
+from sketchbandits.lab.experiments.scenes import FileScene, Scene
+from sketchbandits.lab.experiments.sources import machine
+from sketchbandits.lab.experiments.study import Study
 from sketchbandits.lab.own_case import OwnPlan
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.reproduce import PaperPlan
-from sketchbandits.lab.report.wording import SCALES, policy_names, runs_in_words
-from sketchbandits.lab.runs import machine
-from sketchbandits.lab.scenes import FileScene, Scene
-from sketchbandits.lab.tables import Study, timed_lengths
+from sketchbandits.lab.report.wording import SCALES, policy_names, runs_in_words, timed_lengths
 from sketchbandits.partition.partition import TOLERANCE
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -123,7 +122,7 @@ def how_it_was_made(study: Study, command: Sequence[str], more_files: Mapping[st
     """The command, versions, machine and files behind a page."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "numba"))
     facts = {
-        "Versions": f"sketchbandits {__version__}, Python {platform.python_version()}, {packages}",
+        "Versions": f"sketchbandits {version('sketchbandits')}, Python {platform.python_version()}, {packages}",
         "Machine": machine(),
         "Date": f"{datetime.now(UTC):%Y-%m-%d} (UTC)",
         "Times": "Every timed run was played alone, after all others, on one thread; the policies took turns, run by "

@@ -6,9 +6,9 @@ Every statement about a result is computed from the runs at hand; only the descr
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from sketchbandits.lab.experiments.study import Study
 from sketchbandits.lab.own_case import OwnPlan
 from sketchbandits.lab.paper import setting as paper
-from sketchbandits.lab.paper.claims.verdict import Verdict
 from sketchbandits.lab.paper.reproduce import PaperPlan
 from sketchbandits.lab.report.captions import captioned
 from sketchbandits.lab.report.data_tables import horizon_table, leaders_after, own_table, regret_table, time_tables
@@ -23,7 +23,7 @@ from sketchbandits.lab.report.making import (
 from sketchbandits.lab.report.page import Section, render
 from sketchbandits.lab.report.verdicts import shown_verdicts, tally
 from sketchbandits.lab.report.wording import dataset_names, number, place_if_any, policy_names, runs_in_words
-from sketchbandits.lab.tables import Study, places
+from sketchbandits.lab.verdict import Verdict
 
 PAPER = "Yang, Xie and Lian, “Efficient Linear Bandits via Cluster-Aware Sketching”"
 
@@ -81,7 +81,7 @@ def _own_abstract(plan: OwnPlan, study: Study, verdicts: Sequence[Verdict]) -> l
 
 
 def _leaders_sentence(study: Study) -> str:
-    settings = places(study["regret"])
+    settings = study["regret"].places
     leads = Counter(label for place in settings for label in leaders_after(study, place, 1.0))
     (first, count), *others = leads.most_common()
     where = f" in {count} of {len(settings)} settings" if len(settings) > 1 else ""
@@ -93,6 +93,6 @@ def _times_sentence(study: Study) -> str:
     means = {key: float(runs.microseconds.mean()) for key, runs in study["time"].items()}
     ends = []
     for key in (min(means, key=means.__getitem__), max(means, key=means.__getitem__)):
-        label = study["time"].groups[key][0].contender.label
+        label = study["time"].groups[key][0].policy.label
         ends.append(f"{number(means[key])} µs ({' on '.join([label, *place_if_any(key)])})")
     return f"A round took from {ends[0]} to {ends[1]}, timed alone."

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sketchbandits.lab.intervals import Interval
-from sketchbandits.lab.paper.claims.verdict import FAILS, HOLDS, NOT_JUDGED, UNDECIDED, VACUOUS, Finding, Verdict
 from sketchbandits.lab.report.page import Table
 from sketchbandits.lab.report.wording import NONE, decimals, fixed, listed, named, number
+from sketchbandits.lab.verdict import FAILS, HOLDS, NOT_JUDGED, UNDECIDED, VACUOUS, Finding, Verdict
 
 MARKS = {HOLDS: "✓", FAILS: "✕", "depends": "◐", UNDECIDED: "?", VACUOUS: "○", NOT_JUDGED: NONE}
 PHRASES = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from sketchbandits.lab.experiments.study import Experiment, Plan
 from sketchbandits.lab.intervals import Interval
 from sketchbandits.lab.report.page import Cell
-from sketchbandits.lab.study import Plan
 from sketchbandits.policies.registry import POLICIES
 
 MINUS, NONE = "\N{MINUS SIGN}", "\N{EN DASH}"
@@ -110,3 +110,13 @@ def place_name(place: tuple[Any, str]) -> str:
 def place_if_any(key: tuple[Any, ...]) -> list[str]:
     """The name of one of the paper's data sets; an empty list for a user's own arms, which are one place only."""
     return [place_name((key[0], key[1]))] if isinstance(key[0], int) else []
+
+
+def timed_lengths(experiment: Experiment) -> str:
+    """The number of rounds of each policy that were timed, in words."""
+    lengths: dict[int, list[str]] = {}
+    for group in experiment.groups.values():
+        labels = lengths.setdefault(group[0].rounds, [])
+        if group[0].policy.label not in labels:
+            labels.append(group[0].policy.label)
+    return "; ".join(f"{rounds:,} rounds of {', '.join(labels)}" for rounds, labels in sorted(lengths.items()))

@@ -1,7 +1,7 @@
 """The paper's claims, each with a rule declared before the runs are looked at, and their verdicts."""
 
 from sketchbandits.lab.paper.claims import cost, regret, structure
-from sketchbandits.lab.paper.claims.verdict import Claim, Finding, Verdict, judge
+from sketchbandits.lab.verdict import Claim, Finding, Verdict, judge
 
 __all__ = ["CLAIMS", "Claim", "Finding", "Verdict", "judge"]
 

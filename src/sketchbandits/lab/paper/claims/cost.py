@@ -6,17 +6,18 @@ from typing import Any
 import numpy as np
 
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.lab.intervals import Interval, exponent, interval, ratio
+from sketchbandits.lab.experiments.study import Experiment, Study
+from sketchbandits.lab.growth import exponent
+from sketchbandits.lab.intervals import Interval, interval, ratio
 from sketchbandits.lab.paper import setting as paper
-from sketchbandits.lab.paper.claims.verdict import Claim, Finding, Study, outcome_of, place_case, played
-from sketchbandits.lab.paper.reproduce import BLOCK_DIMS, DIMS, TWINS, TYPICAL_DIM, TYPICAL_WIDTH, WIDTHS
-from sketchbandits.lab.study import Experiment
+from sketchbandits.lab.paper.reproduce import AS_PRINTED, BLOCK_DIMS, DIMS, TYPICAL_DIM, TYPICAL_WIDTH, WIDTHS
+from sketchbandits.lab.verdict import Claim, Finding, outcome_of, place_case, played
 
 # CS-LB and the sketches as their papers print them, or cheaper: CS-LB in coordinates (equal), sketches with a buffer of
 # twice the rows (not equal, and no worse). OFUL and UCB1 have one form, which is incremental.
 FORMS = {
-    "as printed": {kind: str(twin) for kind, twin in TWINS.items()},
-    "cheaper forms": {kind: kind for kind in TWINS},
+    "as printed": {kind: str(twin) for kind, twin in AS_PRINTED.items()},
+    "cheaper forms": {kind: kind for kind in AS_PRINTED},
 }
 SLIGHTLY = 0.5  # a policy that takes less than half the time is not slightly faster
 NEGLIGIBLE = 0.01
@@ -55,7 +56,7 @@ def _ucb1_fastest(study: Study) -> list[Finding]:
     findings = []
     for form, names in FORMS.items():
         for place in played(study["time"], datasets=(3, 4)):
-            ratios = {rival: _ratio(study, place, "ucb1", names.get(rival, rival)) for rival in (*TWINS, "oful")}
+            ratios = {rival: _ratio(study, place, "ucb1", names.get(rival, rival)) for rival in (*AS_PRINTED, "oful")}
             outcome = outcome_of([times.side(1.0) for times in ratios.values()], good="below", bad="above")
             figures = {f"ucb1 / {rival}": times for rival, times in ratios.items()}
             findings.append(Finding({"form": form, **place_case(place)}, outcome, figures))

@@ -5,33 +5,21 @@ from typing import Any
 import numpy as np
 
 from sketchbandits.confidence import closed_information, ellipsoid_radius, theorem_bound
-from sketchbandits.kernels.linalg import Floats
+from sketchbandits.lab.experiments.study import Experiment, Study
+from sketchbandits.lab.growth import LINEAR_ABOVE, slope_ratio
 from sketchbandits.lab.intervals import NOTHING, Interval, interval, ratio
 from sketchbandits.lab.paper import setting as paper
-from sketchbandits.lab.paper.claims.verdict import (
+from sketchbandits.lab.verdict import (
     FAILS,
     HOLDS,
     UNDECIDED,
     VACUOUS,
     Claim,
     Finding,
-    Study,
     outcome_of,
     place_case,
     played,
 )
-from sketchbandits.lab.study import Experiment, Runs
-
-# Late slope over middle slope: 1 for linear regret, 0.65 for sqrt(t), 0.42 for ln(t). The line lies between the first.
-LINEAR_ABOVE = 0.8
-
-
-def slope_ratio(runs: Runs) -> Floats:
-    """Regret gained in the last quarter of the rounds over that gained in the second, one number a run."""
-    T = float(runs.checkpoints[-1])
-    late = runs.regret - runs.regret_at(0.75 * T)
-    middle = runs.regret_at(0.5 * T) - runs.regret_at(0.25 * T)
-    return late / np.maximum(middle, NOTHING)
 
 
 def _lower(regret: Experiment, place: tuple[int, str], policy: str, rival: str) -> Interval:

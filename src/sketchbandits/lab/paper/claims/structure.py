@@ -4,20 +4,21 @@ import math
 
 import numpy as np
 
-from sketchbandits.lab.intervals import exponent, ratio
+from sketchbandits.lab.experiments.study import Study
+from sketchbandits.lab.growth import exponent
+from sketchbandits.lab.intervals import ratio
 from sketchbandits.lab.paper import setting as paper
-from sketchbandits.lab.paper.claims.verdict import (
+from sketchbandits.lab.paper.reproduce import ARM_COUNTS, SIZE_SCENES, SKETCH_SIZES, STRUCTURES
+from sketchbandits.lab.verdict import (
     FAILS,
     HOLDS,
     UNDECIDED,
     Claim,
     Finding,
-    Study,
     outcome_of,
     place_case,
     played,
 )
-from sketchbandits.lab.paper.reproduce import ARM_COUNTS, SIZE_SCENES, SKETCH_SIZES, STRUCTURES
 
 LINEAR_POWER = 0.75  # between the square root and a straight line
 ON_THE_LINE = 1e-9  # l sqrt(K) = d, as for l = d: nothing is predicted

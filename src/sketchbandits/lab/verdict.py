@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from sketchbandits.lab.experiments.study import Experiment, NotPlayedError, Study
 from sketchbandits.lab.intervals import Interval
-from sketchbandits.lab.study import Experiment, NotPlayedError
 
 HOLDS, FAILS, UNDECIDED, VACUOUS, NOT_JUDGED = "holds", "fails", "undecided", "vacuous", "not judged"
-Study = Mapping[str, Experiment]
 _VERBS = {HOLDS: "hold", FAILS: "fail", UNDECIDED: "undecided", VACUOUS: "vacuous"}
 LONG = 4  # cases that a verdict still names one by one
 

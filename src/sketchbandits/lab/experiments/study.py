@@ -1,6 +1,6 @@
-"""What is to be played, as experiments of named groups of runs; and what was played, looked up by the same names."""
+"""What is to be played, as experiments of named groups of runs, and what was played, looked up by the same names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,8 +9,8 @@ import numpy as np
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats, Ints
-from sketchbandits.lab.runs import Outcome, Task
-from sketchbandits.lab.scenes import FileScene, Scene
+from sketchbandits.lab.experiments.scenes import FileScene, Scene
+from sketchbandits.lab.experiments.tasks import Outcome, Task
 from sketchbandits.policies.registry import PolicySpec
 
 Group = tuple[Task, ...]  # the runs of one policy in one scene, in order
@@ -27,7 +27,7 @@ class NotPlayedError(KeyError):
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of one policy in one scene; arrays have one row a run."""
+    """The runs of one policy in one scene; arrays have one row per run."""
 
     outcomes: Sequence[Outcome]
 
@@ -53,8 +53,13 @@ class Runs:
 
     @property
     def microseconds(self) -> Floats:
-        """Play time a round."""
+        """Play time per round."""
         return np.array([1e6 * outcome.seconds / outcome.rounds for outcome in self.outcomes])
+
+    @property
+    def positive_microseconds(self) -> Floats:
+        """Play time per round, never 0, which has no logarithm: a coarse clock may measure 0 in a short run."""
+        return np.maximum(self.microseconds, 1e-3)
 
     @property
     def warmup_seconds(self) -> Floats:
@@ -62,7 +67,7 @@ class Runs:
         return np.array([outcome.warmup_seconds for outcome in self.outcomes])
 
     def fact(self, name: str) -> Floats:
-        """Something counted in every run, see `sketchbandits.lab.runs.Task`."""
+        """Something counted in every run, see `sketchbandits.lab.experiments.tasks.Task`."""
         return np.array([outcome.facts[name] for outcome in self.outcomes])
 
 
@@ -77,11 +82,28 @@ class Experiment(Mapping[Any, Runs]):
             raise NotPlayedError(f"({', '.join(map(str, key))})")
         return Runs([self._outcomes[task] for task in self.groups[key]])
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self.groups)
 
     def __len__(self) -> int:
         return len(self.groups)
+
+    @property
+    def places(self) -> list[tuple[Any, str]]:
+        """The data sets and normalisations, in order."""
+        return list(dict.fromkeys((key[0], key[1]) for key in self))
+
+    @property
+    def policies(self) -> list[PolicySpec]:
+        """The policies, in order."""
+        return list(dict.fromkeys(group[0].policy for group in self.groups.values()))
+
+    def scene(self, place: tuple[Any, str]) -> Scene | FileScene:
+        """The scene that was played there."""
+        return next(group[0].scene for key, group in self.groups.items() if (key[0], key[1]) == place)
+
+
+Study = Mapping[str, Experiment]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,23 +133,21 @@ class Plan:
         return max(min(self.rounds, 1000), self.rounds // 16)
 
     def group(
-        self, scene: Scene | FileScene, contender: PolicySpec, rounds: int | None = None, *, timed: bool = False
+        self, scene: Scene | FileScene, policy: PolicySpec, rounds: int | None = None, *, timed: bool = False
     ) -> Group:
         """All runs of a policy in a scene."""
         length = rounds or self.rounds
-        return tuple(Task(scene, contender, length, run, self.seed, timed) for run in range(self.runs))
+        return tuple(Task(scene, policy, length, run, self.seed, timed) for run in range(self.runs))
 
     def check(self) -> None:
         """Build every policy once, so that an option that is not allowed is refused before the first round."""
         for group in self.experiments["regret"].values():
-            scene, contender = group[0].scene, group[0].contender
+            scene, policy = group[0].scene, group[0].policy
             arms, _ = scene.draw(group[0].seeds()[0])
             try:
-                contender.build(arms, scene.model.parameters(), 0)
+                policy.build(arms, scene.model.parameters(), 0)
             except ValueError as error:
-                raise ValueError(
-                    f"policies must have options that are allowed, got {str(contender)!r}: {error}"
-                ) from None
+                raise ValueError(f"policies must have options that are allowed, got {str(policy)!r}: {error}") from None
 
     def tasks(self) -> list[Task]:
         """Every run; timed ones in an order that interleaves the policies, so that a slow minute meets all of them."""

@@ -1,16 +1,31 @@
-"""What was played as tables: one row a run, one row a point of a curve, and means for the reader."""
+"""The files with results: tables with one row per run or per point of a curve, and the verdicts."""
 
-from collections.abc import Iterator, Mapping
+import io
+import json
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sketchbandits.lab.scenes import FileScene, Scene
-from sketchbandits.lab.study import Experiment
-from sketchbandits.policies.registry import PolicySpec
+from sketchbandits.lab.experiments.scenes import Scene
+from sketchbandits.lab.experiments.study import Experiment, Study
+from sketchbandits.lab.verdict import Verdict
 
 if TYPE_CHECKING:
     import polars
 
-Study = Mapping[str, Experiment]
+
+def table_files(study: Study, verdicts: Sequence[Verdict]) -> dict[str, bytes]:
+    """``summary.csv``, ``curves.parquet``, ``claims.json``, and ``sweeps.csv`` where there are sweeps."""
+    parquet = io.BytesIO()
+    curves(study).write_parquet(parquet)
+    claims = json.dumps([verdict.as_json() for verdict in verdicts], indent=2, allow_nan=False)
+    files = {
+        "summary.csv": summary(study).write_csv().encode(),
+        "curves.parquet": parquet.getvalue(),
+        "claims.json": claims.encode(),
+    }
+    if set(study) - {"regret", "time"}:
+        files["sweeps.csv"] = sweeps(study).write_csv().encode()
+    return files
 
 
 def summary(study: Study) -> "polars.DataFrame":
@@ -77,9 +92,9 @@ def _sweep_rows(name: str, experiment: Experiment) -> Iterator[dict[str, Any]]:
                 "n_arms": sizes["n_arms"],
                 "dim": sizes["dim"],
                 "group_size": sizes["group_size"],
-                "sketch_size": dict(task.contender.options).get("sketch_size", task.scene.model.sketch_size),
+                "sketch_size": dict(task.policy.options).get("sketch_size", task.scene.model.sketch_size),
                 "normalize": task.scene.normalize,
-                "policy": str(task.contender),
+                "policy": str(task.policy),
                 "run": task.run,
                 "rounds": task.rounds,
                 "timed_alone": task.timed,
@@ -88,28 +103,3 @@ def _sweep_rows(name: str, experiment: Experiment) -> Iterator[dict[str, Any]]:
                 "clusters": outcome.facts.get("clusters"),
                 "sketch_rank": outcome.facts.get("sketch_rank"),
             }
-
-
-def places(experiment: Experiment) -> list[tuple[Any, str]]:
-    """The data sets and normalisations of an experiment, in order."""
-    return list(dict.fromkeys((key[0], key[1]) for key in experiment))
-
-
-def contenders(experiment: Experiment) -> list[PolicySpec]:
-    """The policies of an experiment, in order."""
-    return list(dict.fromkeys(group[0].contender for group in experiment.groups.values()))
-
-
-def timed_lengths(experiment: Experiment) -> str:
-    """How many rounds of each policy were timed, in words."""
-    lengths: dict[int, list[str]] = {}
-    for group in experiment.groups.values():
-        labels = lengths.setdefault(group[0].rounds, [])
-        if group[0].contender.label not in labels:
-            labels.append(group[0].contender.label)
-    return "; ".join(f"{rounds:,} rounds of {', '.join(labels)}" for rounds, labels in sorted(lengths.items()))
-
-
-def scene_of(experiment: Experiment, place: tuple[Any, str]) -> Scene | FileScene:
-    """The scene that was played there."""
-    return next(group[0].scene for key, group in experiment.groups.items() if (key[0], key[1]) == place)

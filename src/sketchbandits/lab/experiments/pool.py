@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from sketchbandits.lab.runs import Journal, Outcome, Task
+from sketchbandits.lab.experiments.run_journal import RunJournal
+from sketchbandits.lab.experiments.tasks import Outcome, Task
 
 PREPARING, PLAYING, TIMING = "preparing, kernels compile once", "playing", "timing one by one"
 WRITING = "writing"
@@ -32,7 +33,7 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def play_all(tasks: Sequence[Task], journal: Journal, *, jobs: int, watch: Watch) -> dict[Task, Outcome]:
+def play_all(tasks: Sequence[Task], journal: RunJournal, *, jobs: int, watch: Watch) -> dict[Task, Outcome]:
     """The outcome of every task, from the journal where it is there already."""
     outcomes = journal.read(tasks)
     missing = [task for task in dict.fromkeys(tasks) if task not in outcomes]
@@ -77,10 +78,10 @@ def _rehearse(tasks: Sequence[Task], watch: Watch) -> dict[Task, float]:
     """Build every policy once, which compiles or loads its kernels; returns the seconds that each task should take."""
     pairs: dict[Any, list[Task]] = {}
     for task in tasks:
-        pairs.setdefault((task.scene, task.contender), []).append(task)
+        pairs.setdefault((task.scene, task.policy), []).append(task)
     expected = {}
     for i, alike in enumerate(pairs.values()):
-        watch(PREPARING, alike[0].contender.label, i / len(pairs))
+        watch(PREPARING, alike[0].policy.label, i / len(pairs))
         rounds = min(REHEARSAL, max(1, alike[0].rounds // 20))
         started = time.perf_counter()
         played = alike[0].play(rounds=rounds)
