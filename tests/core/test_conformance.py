@@ -162,7 +162,7 @@ def test_load_refuses_what_save_did_not_write(content, tmp_path):
 def test_load_refuses_another_policy_a_torn_file_and_pickles(tmp_path):
     path = tmp_path / "state.npz"
     UCB1(np.eye(3)[:2]).save(path)
-    with pytest.raises(ValueError, match="path must be a OFUL of format 1, got a UCB1"):
+    with pytest.raises(ValueError, match="path must be a saved OFUL, got a UCB1"):
         OFUL.load(path)
     whole = path.read_bytes()
     for cut in (10, len(whole) // 2, len(whole) - 1):

@@ -2,8 +2,8 @@
 
 A policy's memory is one ``NamedTuple`` of arrays, ``policy.state``, on which the kernels of `policies.rounds` act.
 `Policy.update` records a reward and makes the next choice, so that `Policy.select` only reads the choice and has no
-side effect; `update_many` and `play` do both for every reward of a batch, inside one compiled call. One thread may
-write; others may read only while it does not.
+side effect; `update_many` and `play` do both for every reward of a batch, inside one compiled call. Calls from several
+threads wait for each other (`policies.guard`).
 """
 
 import time
@@ -17,17 +17,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import snapshot, validate
 from sketchbandits.kernels.linalg import Floats, Ints
-from sketchbandits.policies.guard import all_or_nothing
+from sketchbandits.policies.guard import Guarded, all_or_nothing, exclusive
 from sketchbandits.policies.inputs import checked_arms, checked_mask, checked_pair, checked_rewards
 from sketchbandits.policies.pending.rule import ARM_AT, Mask, Outlook, Recollection, decide
 from sketchbandits.policies.rounds import absorb, choose, kernels_of
 
 
-class Policy:
+class Policy(Guarded):
     """A policy on a fixed arm set: `select`, `update`, `update_many`, `play`, `bounds`, `save`, `load`, `copy`.
 
     Subclasses check their parameters, fill ``self.settings`` with all of them, build ``self.state`` inside
-    ``with self._warm_up():`` and implement `bounds` and `_outlook`. Thread use: one writer.
+    ``with self._warm_up():`` and implement `bounds`, `_outlook` and `_state_type`; the fields of the state's type say
+    what a saved file must hold (`sketchbandits.snapshot`).
     """
 
     #: Whether `simulate` and the service pass pending decisions to the policy unless they are told otherwise: True
@@ -62,6 +63,7 @@ class Policy:
             return cast(int, self.state.choice.item(0))
         return self.select_many(1, available=available, pending=pending).item(0)
 
+    @exclusive
     def select_many(
         self, count: int, *, available: ArrayLike | None = None, pending: ArrayLike | None = None
     ) -> NDArray[np.int64]:
@@ -123,9 +125,11 @@ class Policy:
             reward = validate.number("reward", reward)
         if self._radius_is_function:
             self._update_with_function(arm, reward)
-        else:
+            return
+        with self._lock:
             kernels_of(self.state).step(self.state, arm, reward)
 
+    @exclusive
     def _update_with_function(self, arm: int, reward: float) -> None:
         with all_or_nothing(self):
             self._step_with_function(arm, reward)
@@ -135,6 +139,7 @@ class Policy:
         self._refresh_radius()
         choose(self.state)
 
+    @exclusive
     def update_many(self, arms: ArrayLike, rewards: ArrayLike) -> None:
         """Record ``rewards[t]`` for ``arms[t]``, in order: bit-for-bit identical to calls of `update`, compiled.
 
@@ -148,6 +153,7 @@ class Policy:
             for arm, reward in zip(checked.tolist(), numbers.tolist(), strict=True):
                 self._learn(arm, reward)
 
+    @exclusive
     def play(self, batch: tuple[ArrayLike, ArrayLike], *, learn: str = "all") -> NDArray[np.int64]:
         """Replay a log ``(arms, rewards)``; returns the arm that the policy would have played before each event.
 
@@ -188,10 +194,12 @@ class Policy:
         raise NotImplementedError
 
     @property
+    @exclusive
     def counts(self) -> NDArray[np.int64]:
         """How many rewards were recorded for each arm."""
         return cast(Ints, self.state.counts).copy()
 
+    @exclusive
     def play_rounds(self, means: Floats, gaps: Floats, noise: Floats) -> float:
         """Play ``noise.size`` rounds inside one compiled kernel, see `general_play`; returns their regret."""
         return kernels_of(self.state).play(self.state, means, gaps, noise)
@@ -212,15 +220,17 @@ class Policy:
     def _refresh_radius(self) -> None:
         """Where ``radius`` is a user's function, ask it and put its answer into the state."""
 
+    @exclusive
     def copy(self) -> Self:
         """An independent policy in the same state."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__getstate__())
         twin.settings = dict(self.settings)
         twin.state = snapshot.copy_state(self.state)
         twin._remembered = None
         return twin
 
+    @exclusive
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to ``path`` (NumPy's ``.npz``, no pickle), atomically."""
         extra = {"arms": self.arms, **self._extra()}
@@ -228,26 +238,48 @@ class Policy:
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, radius: Callable[[int, float], float] | None = None) -> Self:
-        """Read a policy that `save` wrote; it continues bit for bit. A function ``radius`` must be passed again."""
-        settings, state, extra = snapshot.read(path, cls.__name__, cls._state_type, radius)
-        policy = object.__new__(cls)
-        Policy.__init__(policy, extra.pop("arms"))
-        policy.settings = settings
-        policy.state = state
-        policy._restore(extra)
+        """Read a policy that `save` wrote; it continues bit for bit. A function ``radius`` must be passed again.
+
+        The types, shapes and indices of everything in the file are checked before any of it is used.
+        """
+        return cls._from_saved(snapshot.with_radius(snapshot.read(path, cls.__name__), radius))
+
+    @classmethod
+    def _from_saved(cls, saved: snapshot.Saved) -> Self:
+        saved = cls._converted(snapshot.of_kind(saved, cls.__name__))
+        policy = cls.__new__(cls)
+        Policy.__init__(policy, snapshot.take(saved, "arms"))
+        policy.settings = saved.settings
+        sizes = policy._sizes()
+        policy.state = snapshot.take_state(saved, cls._state_type(policy.settings), sizes)
+        policy._restore(saved, sizes)
+        policy._check_indices(saved)
         return policy
+
+    @classmethod
+    def _converted(cls, saved: snapshot.Saved) -> snapshot.Saved:
+        """What an older format holds, in today's layout; here nothing has changed since format 1."""
+        return saved
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:
         """The state that a policy with these settings has."""
         raise NotImplementedError
 
+    def _sizes(self) -> dict[str, int]:
+        """The names in the layout of the state's fields that have a known value."""
+        return {"n": self.n_arms, "d": self.dim}
+
     def _extra(self) -> dict[str, NDArray[Any]]:
         """Arrays that a subclass keeps in addition to ``arms`` and ``state``."""
         return {}
 
-    def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
-        """Take back what `_extra` gave."""
+    def _restore(self, saved: snapshot.Saved, sizes: dict[str, int]) -> None:
+        """Take back what `_extra` gave, checked."""
+
+    def _check_indices(self, saved: snapshot.Saved) -> None:
+        """Refuse a loaded state whose indices would lead compiled code out of bounds."""
+        snapshot.within(saved, "state.choice", self.state.choice, 0, self.n_arms - 1)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in self.settings.items())

@@ -8,16 +8,17 @@
 **Guarantee** none: the projected model is misspecified, and `bounds` is the index that is maximised, not a bound.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.fits.ridge import RidgePolicy, build
 from sketchbandits.policies.parameters import check_shared, constant_radius
+from sketchbandits.snapshot import Saved, take_array
 
 
 def draw_projection(generator: np.random.Generator, sketch_size: int, dim: int) -> Floats:
@@ -55,5 +56,8 @@ class CBRAP(RidgePolicy):
     def _extra(self) -> dict[str, Any]:
         return {"projection": self.projection}
 
-    def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
-        self.projection = extra["projection"]
+    def _sizes(self) -> dict[str, int]:
+        return {**super()._sizes(), "r": self.settings["sketch_size"]}
+
+    def _restore(self, saved: Saved, sizes: dict[str, int]) -> None:
+        self.projection = take_array(saved, "projection", Annotated[Floats, "r d"], sizes)

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.base import Policy
+from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.inputs import checked_arms
 from sketchbandits.policies.rounds import choose
 
@@ -20,6 +21,7 @@ from sketchbandits.policies.rounds import choose
 class ChangingArms(Policy):
     """A policy whose arms may come and go; a subclass gives `active`, `_append_arms` and `_close_arms`."""
 
+    @exclusive
     def add_arms(self, arms: ArrayLike) -> NDArray[np.int64]:
         """Add ``arms``, one per row; returns their ids, which continue those of the arms there are."""
         self._check_changeable()
@@ -29,6 +31,7 @@ class ChangingArms(Policy):
         self._append_arms(new)
         return np.arange(first, self.n_arms)
 
+    @exclusive
     def remove_arms(self, ids: ArrayLike) -> None:
         """Never play these arms again; what they taught stays. Their ids are not given out a second time."""
         self._check_changeable()
@@ -58,6 +61,7 @@ class OneFit(ChangingArms):
     """One fit of all arms, whose state has a field ``closed``: 0 for an arm, -inf once it is removed."""
 
     @property
+    @exclusive
     def active(self) -> NDArray[np.bool_]:
         """Which arms may be played: all but the removed ones."""
         return np.array(self.state.closed == 0.0)

@@ -8,7 +8,7 @@ bound n contexts (O(n d + d^2) for a Thompson draw), O(d^2) memory.
 import math
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,27 +18,29 @@ from sketchbandits.confidence import CLOSED, KIND, SCALE, VALUE, radius_at, radi
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key, normals
 from sketchbandits.kernels.linalg import Floats, solve_upper, tied_argmax, triangular_norms, triangular_step
-from sketchbandits.policies.guard import all_or_nothing
+from sketchbandits.policies.guard import Guarded, all_or_nothing, exclusive
 from sketchbandits.policies.inputs import checked_rewards
 from sketchbandits.policies.parameters import Radius, Shared, called_radius, constant_radius, radius_array
 
 SAMPLES, LOGDET = range(2)
 
 
-class ContextualPolicy:
+class ContextualPolicy(Guarded):
     """Checked input and snapshots; subclasses say how to score contexts and how to learn from one."""
 
     state: Any
     settings: dict[str, Any]
     contextual_arms = True
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: Any) -> None:
         self.dim = validate.whole("dim", dim)
 
+    @exclusive
     def select(self, contexts: ArrayLike) -> int:
         """The row of ``contexts`` to play. No side effect."""
         return int(tied_argmax(self._scores(self._checked(contexts))))
 
+    @exclusive
     def bounds(self, contexts: ArrayLike) -> Floats:
         """The upper confidence bound of every row of ``contexts``. No side effect."""
         return self._bounds(self._checked(contexts))
@@ -47,8 +49,9 @@ class ContextualPolicy:
         """Book ``reward`` for the vector that was played: at any time, in any order."""
         vector = validate.vector("context", context, size=self.dim)
         self._check_norms("context", vector)
-        self._book(vector[None], np.array([validate.number("reward", reward)]))
+        self._learn(vector[None], np.array([validate.number("reward", reward)]))
 
+    @exclusive
     def update_many(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
         """Book ``rewards[t]`` for the row ``contexts[t]``, in order: bit for bit as `update`, in one compiled call.
 
@@ -57,13 +60,14 @@ class ContextualPolicy:
         rows = self._checked_rows(contexts)
         numbers = checked_rewards(rewards, len(rows), "contexts")
         if type(self).update is ContextualPolicy.update:
-            self._book(rows, numbers)
+            self._learn(rows, numbers)
             return
         with all_or_nothing(self):
             for row, number in zip(rows, numbers.tolist(), strict=True):
                 self.update(row, number)
 
-    def _book(self, rows: Floats, rewards: Floats) -> None:
+    @exclusive
+    def _learn(self, rows: Floats, rewards: Floats) -> None:
         if not callable(self.settings["radius"]):
             self._absorb(rows, rewards)
             return
@@ -118,25 +122,47 @@ class ContextualPolicy:
         if callable(self.settings["radius"]):
             self.state.radius[VALUE] = called_radius(self.settings["radius"], *self._samples())
 
+    @exclusive
     def copy(self) -> Self:
         """An independent policy in the same state."""
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__getstate__())
         twin.settings = dict(self.settings)
         twin.state = snapshot.copy_state(self.state)
         return twin
 
+    @exclusive
     def save(self, path: str | PathLike[str]) -> None:
         """Write everything to ``path`` (NumPy's ``.npz``, no pickle), atomically."""
         snapshot.write(path, type(self).__name__, self.settings, self.state, {})
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, radius: Callable[[int, float], float] | None = None) -> Self:
-        """Read a policy that `save` wrote; it continues bit for bit. A function ``radius`` must be handed in again."""
-        policy = object.__new__(cls)
-        policy.settings, policy.state, _ = snapshot.read(path, cls.__name__, cls._state_type, radius)
-        policy.dim = policy.settings["dim"]
+        """Read a policy that `save` wrote; it continues bit for bit. A function ``radius`` must be passed again."""
+        return cls._from_saved(snapshot.with_radius(snapshot.read(path, cls.__name__), radius))
+
+    @classmethod
+    def _from_saved(cls, saved: snapshot.Saved) -> Self:
+        saved = cls._converted(snapshot.of_kind(saved, cls.__name__))
+        policy = cls.__new__(cls)
+        ContextualPolicy.__init__(policy, saved.settings.get("dim"))
+        policy.settings = saved.settings
+        policy.state = snapshot.take_state(saved, cls._state_type(policy.settings), policy._sizes())
+        policy._check_indices(saved)
         return policy
+
+    @classmethod
+    def _converted(cls, saved: snapshot.Saved) -> snapshot.Saved:
+        """What an older format holds, in today's layout; here nothing has changed since format 1."""
+        return saved
+
+    def _sizes(self) -> dict[str, int]:
+        """The names in the layout of the state's fields that have a known value."""
+        return {"d": self.dim}
+
+    def _check_indices(self, saved: snapshot.Saved) -> None:
+        """Refuse a loaded state whose indices would lead compiled code out of bounds."""
+        raise NotImplementedError
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:
@@ -150,13 +176,13 @@ class ContextualPolicy:
 class TriangularState(NamedTuple):
     """``factor' factor = V`` and ``factor theta_hat = target``."""
 
-    factor: Floats
-    target: Floats
-    level: Floats  # SAMPLES, LOGDET
-    radius: Floats
-    sampling: Floats  # empty unless the policy draws its parameter
-    key: NDArray[np.uint64]
-    projection: Floats  # empty unless contexts are projected first
+    factor: Annotated[Floats, "r r"]
+    target: Annotated[Floats, "r"]
+    level: Annotated[Floats, "2"]  # SAMPLES, LOGDET
+    radius: Annotated[Floats, "9"]
+    sampling: Annotated[Floats, "draw"]  # empty unless the policy draws its parameter
+    key: Annotated[NDArray[np.uint64], "2"]
+    projection: Annotated[Floats, "projected columns"]  # empty unless contexts are projected first
 
 
 @kernel
@@ -203,6 +229,7 @@ class ContextualRidge(ContextualPolicy):
         )
         self._refresh_radius()
 
+    @exclusive
     def reseed(self, seed: Any) -> None:
         """Draw from another stream from now on; what was learned stays."""
         self.state.key[:] = new_key(validate.generator(seed))
@@ -238,6 +265,12 @@ class ContextualRidge(ContextualPolicy):
     def _absorb(self, rows: Floats, rewards: Floats) -> None:
         state = self.state
         absorb_rows(state.factor, state.target, state.level, state.projection, rows, rewards)
+
+    def _check_indices(self, saved: snapshot.Saved) -> None:
+        size, shape = self.state.target.size, self.state.projection.shape
+        if shape != (size, self.dim) and (shape != (0, 0) or size != self.dim):
+            raise ValueError(f"path must hold a fit of the contexts or of their projections, got one in {saved.path!r}")
+        snapshot.within(saved, "state.sampling, its size", self.state.sampling.size % 3, 0, 0)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

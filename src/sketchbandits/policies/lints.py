@@ -14,7 +14,7 @@ through a kept factor of ``V^-1``, never an explicit matrix root.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,7 @@ from sketchbandits.kernels.linalg import Floats, Ints, combine, matvec, root_ste
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.fits.ridge import LOGDET, SAMPLES, RidgePolicy, book, build, refit_all, step_is_sound
+from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Radius, check_radius, check_shared, radius_array
 from sketchbandits.policies.pending.rule import Mask, draw_round, first_among
 from sketchbandits.policies.rounds import MEAN, WIDTH2, register
@@ -35,18 +36,18 @@ from sketchbandits.policies.rounds import MEAN, WIDTH2, register
 class LinTSState(NamedTuple):
     """As `ridge.RidgeState`, with a square root of the inverse in ``inverse``, and the key of the draws."""
 
-    choice: Ints
-    counts: Ints
-    stats: Floats
-    coordinates: Floats
-    whitened: Floats
-    inverse: Floats
-    level: Floats
-    radius: Floats
-    closed: Floats
-    work: Floats
-    sampling: Floats  # SCALE, HORIZON, ln(1/delta)
-    key: NDArray[np.uint64]
+    choice: Annotated[Ints, "1"]
+    counts: Annotated[Ints, "n"]
+    stats: Annotated[Floats, "4 n"]
+    coordinates: Annotated[Floats, "r n"]
+    whitened: Annotated[Floats, "r n"]
+    inverse: Annotated[Floats, "r r"]
+    level: Annotated[Floats, "6"]
+    radius: Annotated[Floats, "9"]
+    closed: Annotated[Floats, "n"]
+    work: Annotated[Floats, "2r+n"]
+    sampling: Annotated[Floats, "3"]  # SCALE, HORIZON, ln(1/delta)
+    key: Annotated[NDArray[np.uint64], "2"]
 
 
 @kernel
@@ -135,6 +136,7 @@ class LinTS(RidgePolicy):
             fit = build(self.arms, array)._replace(work=np.zeros(2 * self.dim + self.n_arms))
             self.state = LinTSState(*fit, sampling=sampling, key=key)
 
+    @exclusive
     def reseed(self, seed: Any) -> None:
         """Draw from another stream from now on; what was learned stays."""
         self.state.key[:] = new_key(validate.generator(seed))

@@ -10,7 +10,7 @@
 **Guarantee** none is claimed for ``exploration=2`` under Gaussian-like noise: its intervals are too narrow there.
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +19,7 @@ from sketchbandits import validate
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, Ints, add_exactly, tied_argmax
 from sketchbandits.policies.changing_arms import OneFit, widened
+from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.pending.rule import PULLS, WIDTH2, Outlook, new_outlook, register_outlook
 from sketchbandits.policies.rounds import LOST, SUM, register
 
@@ -29,13 +30,13 @@ ROUND = 0
 class UCB1State(NamedTuple):
     """Per-arm means; nothing else is known."""
 
-    choice: Ints
-    counts: Ints
-    stats: Floats  # per arm: MEAN, SPREAD, SUM, LOST
-    clock: Ints  # 1 + rewards booked
-    factor: Floats  # R sqrt(c)
-    closed: Floats  # per arm 0, or -inf once it is removed
-    work: Floats
+    choice: Annotated[Ints, "1"]
+    counts: Annotated[Ints, "n"]
+    stats: Annotated[Floats, "4 n"]  # per arm: MEAN, SPREAD, SUM, LOST
+    clock: Annotated[Ints, "1"]  # 1 + rewards recorded
+    factor: Annotated[Floats, "1"]  # R sqrt(c)
+    closed: Annotated[Floats, "n"]  # per arm 0, or -inf once it is removed
+    work: Annotated[Floats, "n"]
 
 
 @kernel
@@ -132,6 +133,7 @@ class UCB1(OneFit):
         grown: UCB1State = state._replace(counts=counts, stats=stats, closed=closed, work=work)
         return grown
 
+    @exclusive
     def bounds(self) -> Floats:
         """``mean + R sqrt(c ln t/n)``, +inf for an arm without rewards."""
         out = np.empty(self.n_arms)

@@ -13,7 +13,7 @@ The first ``CLOSED`` rows belong to finished blocks (`dyadic_blocks`); plain Fre
 """
 
 import math
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import MAX_STEP, ROUNDING, Floats, Ints, assign, remove_projection
+from sketchbandits.snapshot import Saved, within
 
 ROWS, CLOSED, RANK, KEEP, CAPACITY, BLOCK_RANK, TURNS = range(7)  # entries of ``size``
 RIDGE, ALPHA, SHRUNK, LOGDET, COMPENSATED, BLOCK_LIMIT, BLOCK_MASS = range(7)  # entries of ``level``
@@ -34,13 +35,13 @@ BLOCK_TOLERANCE = 1e-8  # the residual rule of `partition`, for the rank of a bl
 class SketchState(NamedTuple):
     """The whole memory of a sketch."""
 
-    rows: Floats  # S in its first ROWS rows
-    basis: Floats  # Q in its first RANK rows
-    inverse: Floats  # A in its first RANK rows and columns
-    block: Floats  # an orthonormal basis of what the open dyadic block has received; no rows for other sketches
-    size: Ints
-    level: Floats
-    work: Floats
+    rows: Annotated[Floats, "rows d"]  # S in its first ROWS rows
+    basis: Annotated[Floats, "k d"]  # Q in its first RANK rows
+    inverse: Annotated[Floats, "k k"]  # A in its first RANK rows and columns
+    block: Annotated[Floats, "b d"]  # an orthonormal basis of what the open dyadic block has received; else no rows
+    size: Annotated[Ints, "7"]
+    level: Annotated[Floats, "7"]
+    work: Annotated[Floats, "2d+2k"]
 
 
 def new_state(dim: int, *, keep: int, capacity: int, total: int, ridge: float, compensated: bool) -> SketchState:
@@ -193,7 +194,7 @@ def open_block(sketch: SketchState, x: Floats) -> None:
     keep, mass = size[KEEP], np.dot(x, x)
     left = _outside_block(sketch, x)
     exceeds = left and size[BLOCK_RANK] >= keep
-    if exceeds and level[BLOCK_MASS] + mass > level[BLOCK_LIMIT] and keep <= x.size:
+    if exceeds and level[BLOCK_MASS] + mass > level[BLOCK_LIMIT] and keep < x.size:
         size[CLOSED] = size[ROWS]
         size[KEEP], size[CAPACITY], size[BLOCK_RANK] = 2 * keep, 4 * keep, 0
         level[BLOCK_MASS] = 0.0
@@ -283,6 +284,32 @@ def information(sketch: SketchState) -> float:
     return level[LOGDET] + extra - rank * np.log1p(level[SHRUNK] / level[RIDGE])
 
 
+def rows_of(settings: dict[str, Any], dim: int) -> int:
+    """How many rows the sketch of a policy with these settings can hold."""
+    size = int(settings["sketch_size"])
+    if "error" in settings:
+        return _dyadic_rows(dim, size)
+    return size if settings["shrink"] == "every-round" else 2 * size
+
+
+def check_sizes(saved: Saved, sketch: SketchState) -> None:
+    """Refuse a loaded sketch whose counters would lead compiled code out of bounds."""
+    (rows, dim), (most_rank, _), (block, _) = sketch.rows.shape, sketch.basis.shape, sketch.block.shape
+    held, closed, rank, keep, capacity, block_rank, _ = sketch.size.tolist()
+    within(saved, "state.sketch.basis, its rows", most_rank, min(rows, dim), min(rows, dim))
+    within(saved, "state.sketch.block, its rows", block, dim if block else 0, dim)
+    within(saved, "state.sketch.size[KEEP]", keep, 1, rows)
+    within(saved, "state.sketch.size[CAPACITY]", capacity, keep + 1, rows - closed)
+    within(saved, "state.sketch.size[CLOSED]", closed, 0, held)
+    within(saved, "state.sketch.size[ROWS]", held, closed, closed + capacity - 1)
+    within(saved, "state.sketch.size[RANK]", rank, 0, most_rank)
+    if not block or block_rank != keep + 1:  # which says that the open block has received more than it keeps
+        within(saved, "state.sketch.size[BLOCK_RANK]", block_rank, 0, block)
+    if block:
+        within(saved, "state.sketch.size[CAPACITY]", capacity, 2 * keep, 2 * keep)
+        within(saved, "state.sketch.rows, those of all later blocks", rows - closed, _dyadic_rows(dim, keep), rows)
+
+
 def inner_products(sketch: SketchState, vectors: Floats) -> tuple[Floats, Floats]:
     """Coordinates (n, rank) and residuals (n, d) of rows, in two passes; residuals at rounding level are zero."""
     basis = sketch.basis[: sketch.size[RANK]]
@@ -349,12 +376,18 @@ def fixed_size_state(dim: int, sketch_size: int, ridge: float, shrink: str, *, c
     return new_state(dim, keep=keep, capacity=capacity, total=capacity, ridge=ridge, compensated=compensated)
 
 
+def _dyadic_rows(dim: int, keep: int) -> int:
+    """The rows of a block that keeps ``keep`` of them and of all blocks that may follow."""
+    total = 2 * keep
+    while keep < dim:
+        keep *= 2
+        total += 2 * keep
+    return total
+
+
 def dyadic_state(dim: int, sketch_size: int, ridge: float, error: float, *, compensated: bool) -> SketchState:
     """Blocks of size l, 2l, 4l, ... until one is at least d; room for all of them is reserved, not touched."""
-    total, size = 2 * sketch_size, sketch_size
-    while size < dim:
-        size *= 2
-        total += 2 * size
+    total = _dyadic_rows(dim, sketch_size)
     state = new_state(
         dim, keep=sketch_size, capacity=2 * sketch_size, total=total, ridge=ridge, compensated=compensated
     )

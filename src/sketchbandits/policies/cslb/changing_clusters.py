@@ -17,7 +17,7 @@ counts and sums of *all* arms ever added: leaving out arms that were removed aft
 
 import math
 import warnings
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +46,10 @@ from sketchbandits.policies.cslb.layout import (
     START,
 )
 from sketchbandits.policies.cslb.spare_slots import SPARE, Found, Spans, block, book_again, refit, sizes, with_slots
+from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Shared
 from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, choose
+from sketchbandits.snapshot import Saved, take_array, within
 
 
 class Repartition(NamedTuple):
@@ -122,6 +124,7 @@ class ChangingClusters(ChangingArms):
     _buffer: Floats | None = None  # ``arms`` is a view of its first rows
 
     @property
+    @exclusive
     def partition(self) -> Partition:
         """The clusters as they are now."""
         if self._partition is None:
@@ -131,11 +134,13 @@ class ChangingClusters(ChangingArms):
         return self._partition
 
     @property
+    @exclusive
     def active(self) -> NDArray[np.bool_]:
         """Which arms may be played: all but the removed ones."""
         offsets: Floats = self.state.stats[OFFSET, self.state.place[SLOT, : self.n_arms]]
         return offsets > -np.inf
 
+    @exclusive
     def copy(self) -> Self:
         """An independent policy in the same state."""
         twin = super().copy()
@@ -161,6 +166,7 @@ class ChangingClusters(ChangingArms):
         self.state.stats[OFFSET, slots] = -np.inf
         self._renew(set(self.state.place[CLUSTER, ids].tolist()), lists_too=True)
 
+    @exclusive
     def repartition(self, partition: Partition | None = None, *, force: bool = False) -> Repartition:
         """Rebuild from every arm's count and sum on a new partition (default: `Partition.subspaces`), if that pays.
 
@@ -187,12 +193,16 @@ class ChangingClusters(ChangingArms):
         part = self.partition
         return {"labels": part.labels, "ranks": part.ranks, "bases": part.bases, "tolerance": np.array(part.tolerance)}
 
-    def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
-        for array in extra.values():
+    def _restore(self, saved: Saved, sizes: dict[str, int]) -> None:
+        labels = take_array(saved, "labels", Annotated[Ints, "n"], sizes)
+        ranks = take_array(saved, "ranks", Annotated[Ints, "clusters"], sizes)
+        within(saved, "ranks", ranks, 0, self.dim)
+        within(saved, "labels", labels, 0, ranks.size - 1)
+        bases = take_array(saved, "bases", Annotated[Floats, "rows d"], {**sizes, "rows": int(ranks.sum())})
+        tolerance = float(take_array(saved, "tolerance", Annotated[Floats, ""], sizes))
+        for array in (labels, ranks, bases):
             array.setflags(write=False)
-        self._partition = Partition(
-            extra["labels"], extra["ranks"], extra["bases"], self.settings["sketch_size"], float(extra["tolerance"])
-        )
+        self._partition = Partition(labels, ranks, bases, self.settings["sketch_size"], tolerance)
 
     def _add(self, arm: Floats) -> int:
         """Give one arm its slot; returns its cluster."""

@@ -60,10 +60,12 @@ from sketchbandits.policies.cslb.layout import (
 )
 from sketchbandits.policies.cslb.sentinel import lists_of, set_all_sentinels, set_sentinel
 from sketchbandits.policies.cslb.spare_slots import refit
+from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Radius, Shared, called_radius, check_radius, check_shared, radius_array
 from sketchbandits.policies.pending.clusters import cluster_outlook
 from sketchbandits.policies.pending.rule import Outlook
 from sketchbandits.policies.rounds import MEAN, WIDTH2, choose
+from sketchbandits.snapshot import Saved
 
 _ENGINES = {"coordinates": cslb_coordinates, "sketch": cslb_sketch}
 
@@ -157,8 +159,8 @@ class CSLB(ChangingClusters):
         """Pending decisions lower the regret with the paper's radius only, see docs/delays.md."""
         self.pending_by_default = self.settings["radius"] == "paper"
 
-    def _restore(self, extra: dict[str, NDArray[Any]]) -> None:
-        super()._restore(extra)
+    def _restore(self, saved: Saved, sizes: dict[str, int]) -> None:
+        super()._restore(saved, sizes)
         self._decide_pending()
 
     def _build_state(self, partitions: int = 1) -> None:
@@ -199,6 +201,7 @@ class CSLB(ChangingClusters):
             logdet = float(level[c, LOGDET] + np.log(level[c, GROWTH]))
             level[c, BETA] = called_radius(self.settings["radius"], self.state.shape[c, SAMPLES], logdet)
 
+    @exclusive
     def bounds(self) -> Floats:
         """The upper confidence bound of every arm: Eq. (2) with today's radius, or the capped bounds of its cluster."""
         state = self.state
@@ -246,6 +249,7 @@ class CSLB(ChangingClusters):
         return cluster_outlook(state, radius)
 
     @property
+    @exclusive
     def counts(self) -> NDArray[np.int64]:
         """How many rewards were booked for each arm."""
         return np.array(self.state.counts[self.state.place[SLOT, : self.n_arms]])

@@ -20,9 +20,11 @@ from sketchbandits.policies.fits.sketched import (
     sampling_scale,
     sketch_radius,
 )
+from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Radius, Shared, radius_array
 from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches.base import SketchState
+from sketchbandits.snapshot import Saved, within
 
 
 @kernel
@@ -51,6 +53,7 @@ class ContextualSketch(ContextualPolicy):
         self.state = build(np.zeros((0, self.dim)), sketch, array, sampling, new_key(validate.generator(seed)))
         self._refresh_radius()
 
+    @exclusive
     def reseed(self, seed: Any) -> None:
         """Draw from another stream from now on; what was learned stays."""
         self.state.key[:] = new_key(validate.generator(seed))
@@ -71,6 +74,13 @@ class ContextualSketch(ContextualPolicy):
 
     def _absorb(self, rows: Floats, rewards: Floats) -> None:
         absorb_rows(self.state, rows, rewards)
+
+    def _sizes(self) -> dict[str, int]:
+        return {**super()._sizes(), "n": 0, "g": 0, "rows": sketches.rows_of(self.settings, self.dim)}
+
+    def _check_indices(self, saved: Saved) -> None:
+        within(saved, "state.sampling, its size", self.state.sampling.size % 3, 0, 0)
+        sketches.check_sizes(saved, self.state.sketch)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

@@ -6,7 +6,7 @@ kept for all arms by rank-one steps in whitened coordinates (`kernels.linalg`): 
 refit in O((N + d) d^2) from per-arm sums after large or many steps. Memory O(N d + d^2).
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from sketchbandits.kernels.linalg import (
 )
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.changing_arms import OneFit, widened
+from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import called_radius
 from sketchbandits.policies.pending.rule import Outlook, grow, new_outlook, register_outlook
 from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, register
@@ -40,16 +41,16 @@ SAMPLES, LOGDET, GROWTH, STEPS, SWITCH, SWITCHED_AT = range(6)  # entries of ``l
 class RidgeState(NamedTuple):
     """Per-arm statistics and the inverse in whitened coordinates."""
 
-    choice: Ints
-    counts: Ints
-    stats: Floats  # per arm: MEAN, WIDTH2, SUM, LOST
-    coordinates: Floats  # (d, N): arms as columns
-    whitened: Floats  # (d, N)
-    inverse: Floats  # (d, d)
-    level: Floats
-    radius: Floats
-    closed: Floats  # per arm 0, or -inf once it is removed
-    work: Floats
+    choice: Annotated[Ints, "1"]
+    counts: Annotated[Ints, "n"]
+    stats: Annotated[Floats, "4 n"]  # per arm: MEAN, WIDTH2, SUM, LOST
+    coordinates: Annotated[Floats, "r n"]  # arms as columns
+    whitened: Annotated[Floats, "r n"]
+    inverse: Annotated[Floats, "r r"]
+    level: Annotated[Floats, "6"]
+    radius: Annotated[Floats, "9"]
+    closed: Annotated[Floats, "n"]  # per arm 0, or -inf once it is removed
+    work: Annotated[Floats, "n+r"]
 
 
 def build(arms: Floats, radius: Floats, *, switching: float | None = None) -> RidgeState:
@@ -184,6 +185,7 @@ register_outlook(RidgeModel, discount=discount)
 class RidgePolicy(Policy):
     """A policy whose state holds an exact ridge fit of all arms."""
 
+    @exclusive
     def bounds(self) -> Floats:
         """``x.theta_hat + beta ||x||_{V^-1}`` for every arm."""
         out = np.empty(self.n_arms)
@@ -203,6 +205,9 @@ class RidgePolicy(Policy):
         model = RidgeModel(state.inverse.copy(), state.whitened, np.empty(state.work.size))
         beta = radius_value(state.radius, state.level[SAMPLES], state.level[LOGDET])
         return new_outlook(model, state.stats, beta)
+
+    def _sizes(self) -> dict[str, int]:
+        return {**super()._sizes(), "r": self.dim}
 
     def _refresh_radius(self) -> None:
         if self._radius_is_function:

@@ -13,7 +13,7 @@ turned, O(N k l); every 64th time, and whenever cancellation could show, it is c
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,12 +51,14 @@ from sketchbandits.kernels.linalg import (
     tied_argmax,
 )
 from sketchbandits.policies.base import Policy
+from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Radius, Shared, called_radius, radius_array
 from sketchbandits.policies.pending.imagined import imagined
 from sketchbandits.policies.pending.rule import Mask, Outlook, draw_round, first_among, new_outlook
 from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, register
 from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches.base import ALPHA, COMPENSATED, RANK, ROWS, SHRUNK, SketchState
+from sketchbandits.snapshot import Saved
 
 NORM2 = 4  # one more row of ``stats``
 SAMPLES = 0  # the entry of ``level``
@@ -67,19 +69,19 @@ class SketchedState(NamedTuple):
     """A sketch and what it says of every arm; for contexts there are no arms and only the first fields matter."""
 
     sketch: SketchState
-    theta: Floats
-    target: Floats  # b
-    level: Floats  # SAMPLES
-    radius: Floats
-    sampling: Floats  # SCALE, HORIZON, ln(1/delta); empty for an optimistic policy
-    key: NDArray[np.uint64]
-    choice: Ints
-    counts: Ints
-    stats: Floats  # per arm: MEAN, WIDTH2, SUM, LOST, NORM2
-    arms: Floats
-    gram: Floats  # X X', or empty
-    coordinates: Floats  # P in its first RANK rows, one column an arm
-    work: Floats
+    theta: Annotated[Floats, "d"]
+    target: Annotated[Floats, "d"]  # b
+    level: Annotated[Floats, "1"]  # SAMPLES
+    radius: Annotated[Floats, "9"]
+    sampling: Annotated[Floats, "draw"]  # SCALE, HORIZON, ln(1/delta); empty for an optimistic policy
+    key: Annotated[NDArray[np.uint64], "2"]
+    choice: Annotated[Ints, "1"]
+    counts: Annotated[Ints, "n"]
+    stats: Annotated[Floats, "5 n"]  # per arm: MEAN, WIDTH2, SUM, LOST, NORM2
+    arms: Annotated[Floats, "n d"]
+    gram: Annotated[Floats, "g g"]  # X X', or empty
+    coordinates: Annotated[Floats, "k n"]  # P in its first RANK rows, one column per arm
+    work: Annotated[Floats, "2k+2d+n"]
 
 
 def build(
@@ -341,6 +343,7 @@ class SketchedPolicy(Policy):
         with self._warm_up():
             self.state = build(self.arms, sketch, array, sampling, key)
 
+    @exclusive
     def bounds(self) -> Floats:
         """``x.theta_hat + beta ||x||_{V^-1}`` for every arm, with the sketched V and its radius."""
         out = np.empty(self.n_arms)
@@ -359,6 +362,7 @@ class SketchedPolicy(Policy):
         beta = sketch_radius(state, state.radius[LOG_SHARE])
         return new_outlook(imagined(state, "arms", "gram"), state.stats, beta)
 
+    @exclusive
     def reseed(self, seed: Any) -> None:
         """Draw from another stream from now on; what was learned stays."""
         self.state.key[:] = new_key(validate.generator(seed))
@@ -378,6 +382,15 @@ class SketchedPolicy(Policy):
         if self._radius_is_function:
             n, logdet = self.state.level[SAMPLES], self.state.sketch.level[sketches.LOGDET]
             self.state.radius[VALUE] = called_radius(self.settings["radius"], n, logdet)
+
+    def _sizes(self) -> dict[str, int]:
+        gram = self.n_arms if self.n_arms <= LARGEST_GRAM else 0
+        draw, rows = 3 if self.settings.get("exploration") == "ts" else 0, sketches.rows_of(self.settings, self.dim)
+        return {**super()._sizes(), "g": gram, "draw": draw, "rows": rows}
+
+    def _check_indices(self, saved: Saved) -> None:
+        super()._check_indices(saved)
+        sketches.check_sizes(saved, self.state.sketch)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

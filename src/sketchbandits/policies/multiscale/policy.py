@@ -59,6 +59,7 @@ from sketchbandits.policies.cslb.layout import (
     Sentinels,
     cluster_radius,
 )
+from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.multiscale.rounds import direction_bound, renew, renew_all, set_direction_bounds
 from sketchbandits.policies.multiscale.state import (
     BUDGET,
@@ -274,6 +275,7 @@ class MultiscaleCSLB(ChangingClusters):
             rows.append(own if part.tolerance > NEGLIGIBLE else own @ basis.T)
         return number_rays(sentinels, rows, min(part.tolerance, NEGLIGIBLE))
 
+    @exclusive
     def scales(self) -> dict[str, Floats]:
         """Every arm's bound on each scale: prior, direction, cluster, space (the last +inf until it is asked for)."""
         state, slots = self.state, self.state.place[SLOT, : self.n_arms]
@@ -295,6 +297,7 @@ class MultiscaleCSLB(ChangingClusters):
         return multiscale_outlook(self.state)
 
     @property
+    @exclusive
     def counts(self) -> NDArray[np.int64]:
         """How many rewards were booked for each arm."""
         return np.array(self.state.counts[self.state.place[SLOT, : self.n_arms]])

@@ -49,7 +49,7 @@ from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.policies.cslb.changing_clusters import warn_of_tolerance
 from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_array
 from sketchbandits.policies.streaming.clusters import COUNT, MOST, Clusters, cluster_bytes
-from sketchbandits.policies.streaming.pool import Pool, pool_bytes
+from sketchbandits.policies.streaming.pool import SIZE, Pool, pool_bytes
 from sketchbandits.policies.streaming.rounds import (
     LOGDET,
     REWARDS,
@@ -61,6 +61,7 @@ from sketchbandits.policies.streaming.rounds import (
     choose,
     scale_bounds,
 )
+from sketchbandits.snapshot import Saved, within
 
 CLUSTER_SHARE = 0.9  # of delta; the rest is the space's, which has the largest ln det and so the least use for it
 TOLERANCE = 1e-8  # of its norm: a context so near to a span is in it
@@ -202,6 +203,12 @@ class ContextualMultiscale(ContextualPolicy):
 
     def _samples(self) -> tuple[float, float]:
         return self.state.meter[REWARDS], self.state.meter[LOGDET]
+
+    def _check_indices(self, saved: Saved) -> None:
+        clusters, pool = self.state.clusters, self.state.pool
+        within(saved, "state.clusters.ticks[COUNT]", clusters.ticks[COUNT], 0, clusters.ranks.size)
+        within(saved, "state.clusters.ranks", clusters.ranks, 0, clusters.bases.shape[1])
+        within(saved, "state.pool.ticks[SIZE]", pool.ticks[SIZE], 0, len(pool.vectors))
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

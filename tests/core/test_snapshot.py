@@ -1,0 +1,170 @@
+"""Saved policies: files of every format, damaged and manipulated ones, and what a refusal says."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from catalogue import CONTEXTUAL, POLICIES
+
+import sketchbandits
+from sketchbandits import CBRAP, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB
+from sketchbandits.policies.contextual import ContextualRidge
+from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
+from sketchbandits.policies.streaming.policy import ContextualMultiscale
+from sketchbandits.snapshot import FORMAT, leaves
+
+# Written by version 0.1.0, whose files have format 1: one state of every variant of the catalogue, and how it goes on.
+OLD = zipfile.ZipFile(Path(__file__).parent / "data" / "states_format_1.zip")
+EXPECTED = json.loads(OLD.read("expected.json"))
+CONTEXTUAL_CLASSES = {cls.__name__: cls for cls in (ContextualRidge, ContextualSketch, ContextualMultiscale)}
+N, D = 14, 6
+
+
+def test_every_variant_of_the_catalogue_has_an_old_file():
+    assert set(EXPECTED) >= {*POLICIES, *(f"contextual-{name}" for name in CONTEXTUAL)}
+
+
+def go_on(policy):
+    rewards = np.random.default_rng(9).normal(size=20)
+    bounds, choices = [policy.bounds()], []
+    for reward in rewards.tolist():
+        choices.append(policy.select())
+        policy.update(choices[-1], reward)
+    return choices, [*bounds, policy.bounds()]
+
+
+def go_on_with_contexts(policy):
+    generator = np.random.default_rng(9)
+    bounds, choices = [policy.bounds(np.eye(D))], []
+    for _ in range(20):
+        rows = generator.normal(size=(4, D))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        choices.append(policy.select(rows))
+        policy.update(rows[choices[-1]], float(generator.normal()))
+    return choices, [*bounds, policy.bounds(np.eye(D))]
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_a_file_of_format_1_goes_on_with_the_same_choices(name, tmp_path):
+    path, expected = tmp_path / "state.npz", EXPECTED[name]
+    path.write_bytes(OLD.read(f"{name}.npz"))
+    contextual = name.startswith("contextual")
+    cls = CONTEXTUAL_CLASSES[expected["class"]] if contextual else getattr(sketchbandits, expected["class"])
+    choices, bounds = (go_on_with_contexts if contextual else go_on)(cls.load(path))
+    assert choices == expected["choices"]
+    np.testing.assert_allclose(bounds, expected["bounds"], rtol=1e-9)
+
+
+def arms():
+    rows = np.random.default_rng(0).normal(size=(N, D))
+    return rows / np.linalg.norm(rows, axis=1).max()
+
+
+def saved(policy, path):
+    for t in range(30):
+        policy.update(t % N, float(t % 3))
+    policy.save(path)
+    return path
+
+
+def changed(path, **arrays):
+    """The same file with other arrays, by their dotted names."""
+    with np.load(path) as file:
+        content = {name: file[name] for name in file.files}
+    for name, change in arrays.items():
+        content[name.replace("__", ".")] = change(content[name.replace("__", ".")])
+    np.savez(path, **content)
+    return path
+
+
+LAYOUTS = {
+    "a row less": lambda array: array[:-1],
+    "one dimension more": lambda array: array[None],
+    "another type": lambda array: array.astype(np.float32 if array.dtype.kind == "f" else np.int32),
+    "the other byte order": lambda array: array.astype(array.dtype.newbyteorder()),
+}
+
+
+@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("name", [name for name in POLICIES if not name.startswith(("cslb", "multiscale"))])
+def test_an_array_of_another_type_or_shape_is_refused(name, how, tmp_path):
+    policy = POLICIES[name](arms())
+    original = saved(policy, tmp_path / "state.npz").read_bytes()
+    for leaf, array in leaves(policy.state):
+        if how == "a row less" and len(array) == 0:
+            continue
+        path = tmp_path / "changed.npz"
+        path.write_bytes(original)
+        changed(path, **{leaf: LAYOUTS[how]})
+        with pytest.raises(ValueError, match="path must"):
+            type(policy).load(path)
+
+
+def test_a_missing_array_and_a_later_format_are_named(tmp_path):
+    path = saved(UCB1(arms()), tmp_path / "state.npz")
+    with np.load(path) as file:
+        content = {name: file[name] for name in file.files}
+    np.savez(tmp_path / "less.npz", **{k: v for k, v in content.items() if k != "state.counts"})
+    with pytest.raises(ValueError, match=r"must hold the array state\.counts, which is missing"):
+        UCB1.load(tmp_path / "less.npz")
+    header = json.loads(str(content["header"]))
+    assert header["format"] == FORMAT == 2
+    np.savez(path, **{**content, "header": np.array(json.dumps({**header, "format": 3}))})
+    with pytest.raises(ValueError, match="path must be a file of format 1 to 2, got format 3"):
+        UCB1.load(path)
+
+
+def at(index, value):
+    def change(array):
+        array = array.copy()
+        array[index] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("make", "leaf", "change", "word"),
+    [
+        (UCB1, "state.choice", at(0, N), r"state\.choice from 0 to 13, got 14"),
+        (OFUL, "state.choice", at(0, -1), r"state\.choice"),
+        (LinTS, "state.choice", at(0, 10**12), r"state\.choice"),
+        (LinUCB, "state.choice", at(0, N), r"state\.choice"),
+        (lambda rows: SOFUL(rows, sketch_size=2), "state.sketch.size", at(0, 4), "ROWS"),
+        (lambda rows: SOFUL(rows, sketch_size=2), "state.sketch.size", at(1, 1), "CLOSED|CAPACITY"),
+        (lambda rows: SOFUL(rows, sketch_size=2), "state.sketch.size", at(2, 5), "RANK"),
+        (lambda rows: SOFUL(rows, sketch_size=2), "state.sketch.size", at(3, 9), "CAPACITY|KEEP"),
+        (lambda rows: SOFUL(rows, sketch_size=2), "state.sketch.size", at(4, 900), "CAPACITY"),
+        (lambda rows: SOFUL(rows, sketch_size=2), "state.sketch.size", at(5, 3), "BLOCK_RANK"),
+        (lambda rows: DBSLinUCB(rows, sketch_size=2), "state.sketch.size", at(5, 7), "BLOCK_RANK"),
+        (lambda rows: DBSLinUCB(rows, sketch_size=2), "state.sketch.size", at(4, 5), "CAPACITY"),
+        (lambda rows: CBRAP(rows, sketch_size=2), "projection", lambda array: array[:, :-1], "projection"),
+    ],
+)
+def test_an_index_out_of_bounds_is_refused(make, leaf, change, word, tmp_path):
+    policy = make(arms())
+    path = changed(saved(policy, tmp_path / "state.npz"), **{leaf: change})
+    with pytest.raises(ValueError, match=word):
+        type(policy).load(path)
+
+
+def test_a_file_that_is_no_state_is_refused_without_advice_on_pickles(tmp_path):
+    path = tmp_path / "state.npz"
+    objects = io.BytesIO()
+    np.savez(objects, header=np.array({"format": 1}, dtype=object))
+    plain = io.BytesIO()
+    np.savez(plain, weights=np.arange(3))
+    for content in (b"", b"once upon a time", objects.getvalue(), plain.getvalue()):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"path must be a file written by OFUL\.save") as refusal:
+            OFUL.load(path)
+        assert "pickle" not in str(refusal.value)
+
+
+def test_saving_to_a_missing_folder_names_the_folder(tmp_path):
+    with pytest.raises(FileNotFoundError, match="folder that exists") as refusal:
+        UCB1(arms()).save(tmp_path / "nowhere" / "state.npz")
+    assert str(tmp_path / "nowhere") in str(refusal.value) and ".part" not in str(refusal.value)
