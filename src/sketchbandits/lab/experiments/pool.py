@@ -1,28 +1,31 @@
 """Many runs: in parallel processes where only regret counts, alone and one after another where time does.
 
-Finished runs go to the journal at once, so that an interrupted experiment goes on where it stopped.
+Finished runs go to the journal immediately, so that an interrupted experiment continues where it stopped.
 """
 
 import contextlib
-import multiprocessing
-import multiprocessing.connection
 import os
 import signal
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
+from joblib.externals import loky
 
+from sketchbandits.kernels.linalg import Floats
 from sketchbandits.lab.experiments.run_journal import RunJournal
 from sketchbandits.lab.experiments.tasks import Outcome, Task
 
 PREPARING, PLAYING, TIMING = "preparing, kernels compile once", "playing", "timing one by one"
 WRITING = "writing"
 REHEARSAL = 256  # rounds
-LOOK = 0.2  # seconds between two looks at the workers
+INTERVAL = 0.2  # seconds between two reports of progress
 
 # Called with the stage, what is being done, and the share of the stage that is done.
 Watch = Callable[[str, str, float], None]
@@ -64,12 +67,12 @@ class _Meter:
         self.weights = {task: seconds / (1 if task.timed else jobs) for task, seconds in expected.items()}
         self.total, self.runs = sum(self.weights.values()), finished + len(expected)
         self.finished, self.watch = finished, watch
-        self.before, self.looked = 0.0, -1.0  # seconds of the stages before, and when `watch` was last called
+        self.before, self.shown = 0.0, -1.0  # seconds of the stages before, and when progress was last reported
 
     def show(self, stage: str, seconds: float, *, now: bool = False) -> None:
         """So many expected seconds of this stage are done."""
-        if now or time.monotonic() - self.looked > LOOK:
-            self.looked = time.monotonic()
+        if now or time.monotonic() - self.shown > INTERVAL:
+            self.shown = time.monotonic()
             share = min((self.before + seconds) / self.total, 1.0) if self.total else 1.0
             self.watch(stage, f"{self.finished} of {self.runs} runs", share)
 
@@ -110,38 +113,65 @@ def _one_by_one(stage: str, tasks: Sequence[Task], meter: _Meter, finish: Callab
 def _in_parallel(tasks: Sequence[Task], jobs: int, meter: _Meter, finish: Callable[[Task, Outcome], None]) -> None:
     meter.show(PLAYING, 0.0, now=True)
     weights = np.array([meter.weights[task] for task in tasks])
-    with _workers(jobs, len(tasks)) as (pool, shares):
+    with (
+        tempfile.TemporaryDirectory(prefix="sketchbandits-", ignore_cleanup_errors=True) as folder,
+        _workers(jobs) as parallel,
+    ):
+        # Each worker writes here the share of its task that is done; joblib hands a memory map on by its file.
+        shares = np.memmap(Path(folder) / "shares", dtype=np.float64, mode="w+", shape=len(tasks))
         with _interrupts_ignored():  # workers inherit it: Ctrl-C is for this process, which then stops them
-            running: dict[Future[Outcome], Task] = {
-                pool.submit(_work, task, place): task for place, task in enumerate(tasks)
-            }
-        while running:
-            ready, _ = wait(running, timeout=LOOK, return_when=FIRST_COMPLETED)
-            # One that failed comes last: it must not keep the others out of the journal.
-            for future in sorted(ready, key=lambda future: future.exception() is not None):
-                finish(running.pop(future), future.result())
-            meter.show(PLAYING, float(np.frombuffer(shares) @ weights))
+            played = parallel(joblib.delayed(_work)(task, place, shares) for place, task in enumerate(tasks))
+        with _closed(played), _repeated(lambda: meter.show(PLAYING, float(shares @ weights))):
+            for place, outcome in played:
+                finish(tasks[place], outcome)
     meter.before += float(weights.sum())
 
 
-@contextlib.contextmanager
-def _workers(jobs: int, tasks: int) -> Iterator[tuple[ProcessPoolExecutor, Any]]:
-    """Processes, and an array into which they write the share of each task that is done.
+def _work(task: Task, place: int, shares: Floats) -> tuple[int, Outcome]:
+    def advance(rounds: int) -> None:
+        shares[place] += rounds / task.rounds
 
-    They end at once on an error, and when this process is gone: each listens to a pipe whose other end is held here and
-    nowhere else. Neither the pipe nor the array has a lock that a killed process could keep.
-    """
-    context = multiprocessing.get_context("spawn")  # a fork of a process that has threads may lock up
-    shares = context.RawArray("d", tasks)
-    listener, life = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(shares, listener))
+    return place, task.play(advance)
+
+
+@contextlib.contextmanager
+def _workers(jobs: int) -> Iterator[joblib.Parallel]:
+    """Processes that yield outcomes as they finish; they end with the block, not after joblib's idle time."""
+    started = {"initializer": _begin, "initargs": (os.getpid(),)}
     try:
-        yield pool, shares
-        pool.shutdown()
+        # Tasks are long: one at a time each, so that every outcome reaches the journal as soon as it is there.
+        yield joblib.Parallel(jobs, backend="loky", return_as="generator_unordered", batch_size=1, **started)
     finally:
-        life.close()
-        listener.close()
-        pool.shutdown(cancel_futures=True)
+        loky.get_reusable_executor().shutdown(wait=True, kill_workers=True)
+
+
+@contextlib.contextmanager
+def _closed(outcomes: Generator[tuple[int, Outcome], None, None]) -> Iterator[None]:
+    """Give up what is still being played when the block ends early."""
+    try:
+        yield
+    finally:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # joblib warns of work that is given up, which is on purpose here
+            outcomes.close()
+
+
+@contextlib.contextmanager
+def _repeated(show: Callable[[], None]) -> Iterator[None]:
+    """Show progress every `INTERVAL` seconds from a thread, while this one waits for outcomes."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.wait(INTERVAL):
+            show()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 @contextlib.contextmanager
@@ -156,24 +186,13 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-_shares: Any = None  # in a worker: the shared array
-
-
-def _begin(shares: Any, listener: multiprocessing.connection.Connection) -> None:
-    """A worker's first act: keep the shared array, and end when the parent lets go of the pipe."""
-    global _shares
-    _shares = shares
+def _begin(parent: int) -> None:
+    """What a worker does first: joblib's workers would outlive a parent that is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # not inherited everywhere
-    threading.Thread(target=_end_with_parent, args=(listener,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
 
 
-def _end_with_parent(listener: multiprocessing.connection.Connection) -> None:
-    multiprocessing.connection.wait([listener])  # nothing is ever sent: it returns when the pipe is closed
+def _end_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(INTERVAL)
     os._exit(1)
-
-
-def _work(task: Task, place: int) -> Outcome:
-    def advance(rounds: int) -> None:
-        _shares[place] += rounds / task.rounds
-
-    return task.play(advance)
