@@ -1,6 +1,7 @@
-"""Checks of what a caller hands in: every refusal names the argument, what was given and what is allowed."""
+"""Checks of what a caller passes: every refusal names the argument, what was given and what is allowed."""
 
 import math
+import numbers
 import operator
 from collections.abc import Collection
 from typing import Any
@@ -27,6 +28,11 @@ def number(name: str, value: Any, *, least: float = -LARGEST, above: float | Non
     if not math.isfinite(result) or too_low or result > LARGEST:
         raise ValueError(f"{name} must be {allowed}, got {value!r}")
     return result
+
+
+def reward(name: str, value: Any) -> float:
+    """A finite number; True counts as 1 and False as 0."""
+    return float(value) if isinstance(value, (bool, np.bool_)) else number(name, value)
 
 
 def positive(name: str, value: Any) -> float:
@@ -76,16 +82,56 @@ def flag(name: str, value: Any) -> bool:
     raise ValueError(f"{name} must be True or False, got {value!r}")
 
 
-def _floats(name: str, value: ArrayLike, shape: str) -> NDArray[np.floating[Any]]:
+def _floats(name: str, value: Any, shape: str) -> NDArray[Any]:
+    """An array of numbers from whatever a caller has: booleans count as 0 and 1, sparse matrices become dense."""
+    if hasattr(value, "toarray") and hasattr(value, "nnz"):  # a sparse matrix of SciPy
+        value = value.toarray()
+    elif hasattr(type(value), "columns"):
+        value = _frame_array(name, value, shape)
     try:
         array = np.asarray(value)
     except ValueError:
         raise ValueError(f"{name} must be {shape}, got a ragged sequence") from None
     if np.ma.is_masked(value):
         raise ValueError(f"{name} must be {shape} without masked entries, got a masked array")
-    if array.dtype.kind not in "iuf":
+    if array.dtype.kind == "O" and array.size and isinstance(array.flat[0], np.ndarray | list | tuple):
+        raise ValueError(f"{name} must be {shape}, got a ragged sequence")
+    if array.dtype.kind == "O":
+        array = _object_array(name, array, shape)
+    if array.dtype.kind not in "iufb":
         raise ValueError(f"{name} must be {shape}, got an array of {array.dtype}")
-    return array
+    return array.astype(np.float64) if array.dtype.kind == "b" else array
+
+
+def _object_array(name: str, array: NDArray[Any], shape: str) -> NDArray[Any]:
+    """Python objects that are all numbers; the first that is none is named with its place and type."""
+    for where, entry in np.ndenumerate(array):
+        if not isinstance(entry, numbers.Real | np.bool_):
+            place = f" at [{', '.join(map(str, where))}]" if where else ""
+            raise ValueError(f"{name} must be {shape}, got {entry!r} of type {type(entry).__name__}{place}")
+    return array.astype(np.float64)
+
+
+def _frame_array(name: str, value: Any, shape: str) -> Any:
+    """The columns of a data frame (pandas, polars, ...) as one array; a column that is not numeric is named."""
+    import narwhals as nw  # loaded only where there is a data frame
+
+    frame = nw.from_native(value, pass_through=True)
+    if isinstance(frame, nw.LazyFrame):
+        raise ValueError(f"{name} must be {shape}, got a {type(value).__name__}: call its collect() first")
+    if not isinstance(frame, nw.DataFrame):
+        return value
+    columns = []
+    for column in frame.iter_columns():
+        label, dtype = column.name, column.dtype
+        if not dtype.is_numeric() and dtype != nw.Boolean:
+            raise ValueError(f"{name} must be {shape}, got the column {label!r} of type {dtype}")
+        array = column.to_numpy() if not column.null_count() else column.cast(nw.Float64).to_numpy()
+        if (bad := ~np.isfinite(array.astype(np.float64))).any():
+            found = f"{int(bad.sum())} missing or infinite entries in the column {label!r} of type {dtype}"
+            raise ValueError(f"{name} must be finite, got {found}, the first in row {int(bad.argmax())}")
+        columns.append(array if array.dtype.kind in "iufb" else array.astype(np.float64))
+    return np.stack(columns, axis=1) if columns else np.zeros((len(frame), 0))
 
 
 def entries(name: str, array: NDArray[Any], first: int = 0) -> None:
@@ -112,7 +158,7 @@ def vectors(name: str, value: ArrayLike, *, columns: int | None = None) -> NDArr
 
 
 def matrix(name: str, value: ArrayLike, *, columns: int | None = None) -> NDArray[np.float64]:
-    """A fresh float64 copy of a non-empty 2-D array of finite vectors, one a row."""
+    """A fresh float64 copy of a non-empty 2-D array of finite vectors, one per row."""
     result = np.array(vectors(name, value, columns=columns), dtype=np.float64, order="C")
     entries(name, result)
     return result

@@ -122,7 +122,7 @@ class Policy(Guarded):
         if type(arm) is not int or not 0 <= arm < self.n_arms:
             arm = validate.whole("arm", arm, least=0, most=self.n_arms - 1)
         if type(reward) is not float or not -validate.LARGEST <= reward <= validate.LARGEST:
-            reward = validate.number("reward", reward)
+            reward = validate.reward("reward", reward)
         if self._radius_is_function:
             self._update_with_function(arm, reward)
             return

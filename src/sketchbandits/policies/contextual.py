@@ -49,7 +49,7 @@ class ContextualPolicy(Guarded):
         """Book ``reward`` for the vector that was played: at any time, in any order."""
         vector = validate.vector("context", context, size=self.dim)
         self._check_norms("context", vector)
-        self._learn(vector[None], np.array([validate.number("reward", reward)]))
+        self._learn(vector[None], np.array([validate.reward("reward", reward)]))
 
     @exclusive
     def update_many(self, contexts: ArrayLike, rewards: ArrayLike) -> None:

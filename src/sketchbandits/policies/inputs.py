@@ -33,16 +33,16 @@ def checked_mask(available: ArrayLike, n_arms: int) -> Mask:
     return np.array(array, np.bool_)
 
 
-def checked_rewards(rewards: ArrayLike, size: int, beside: str) -> Floats:
-    """A batch's rewards as a fresh float64 array, one for each of ``size`` arms or contexts (``beside``)."""
+def checked_rewards(rewards: ArrayLike, size: int, other: str) -> Floats:
+    """A batch's rewards as a fresh float64 array, one for each of ``size`` entries of the argument ``other``."""
     array = _entries("rewards", rewards, "numbers")
     if array.size != size:
-        raise ValueError(f"rewards must have as many entries as {beside}, {size}, got {array.size}")
-    if array.dtype.kind in "iuf" and array.itemsize <= 8:
+        raise ValueError(f"rewards must have as many entries as {other}, {size}, got {array.size}")
+    if array.dtype.kind in "iufb" and array.itemsize <= 8:
         result = np.array(array, dtype=np.float64)
         if np.abs(result).max(initial=0.0) <= validate.LARGEST:
             return result
-    return np.array([validate.number(f"rewards[{i}]", v) for i, v in enumerate(array.tolist())], np.float64)
+    return np.array([validate.reward(f"rewards[{i}]", v) for i, v in enumerate(array.tolist())], np.float64)
 
 
 def _entries(name: str, value: ArrayLike, kind: str) -> NDArray[Any]:
