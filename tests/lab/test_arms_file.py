@@ -368,7 +368,6 @@ def test_npy_never_loads_a_pickle(tmp_path):
         (np.zeros((0, 3)), "shape (0, 3)"),
         (np.zeros((3, 0)), "shape (3, 0)"),
         (np.zeros((2, 3), dtype=complex), "an array of complex128"),
-        (np.zeros((2, 3), dtype=complex), "an array of complex128"),
         (np.array([["a", "b"]]), "an array of <U1"),
         (np.zeros((2, 3), dtype="M8[s]"), "an array of datetime64[s]"),
     ],
