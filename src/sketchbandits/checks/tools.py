@@ -24,11 +24,13 @@ def make_arms(seed: int = 0) -> Floats:
 
 
 def mean_rewards(arms: Floats, seed: int = 1) -> tuple[Floats, np.random.Generator]:
+    """Every arm's mean reward, and the generator that goes on with the noise."""
     generator = np.random.default_rng(seed)
     return arms @ generator.normal(size=arms.shape[1]), generator
 
 
 def play(policy: Any, arms: Floats, rounds: int = ROUNDS, seed: int = 1) -> list[int]:
+    """Let the policy choose and learn; returns its choices."""
     means, generator = mean_rewards(arms, seed)
     chosen = []
     for _ in range(rounds):
@@ -50,10 +52,18 @@ def snapshot_of(policy: Any) -> dict[str, Any]:
 
 
 def same(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    return before.keys() == after.keys() and all(np.array_equal(before[k], after[k], equal_nan=True) for k in before)
+    """Whether two snapshots are identical, NaN included."""
+    return before.keys() == after.keys() and all(_identical(before[k], after[k]) for k in before)
+
+
+def _identical(one: Any, other: Any) -> bool:
+    if getattr(one, "dtype", None) is not None and one.dtype.names:
+        return bool(one.dtype == other.dtype and one.tobytes() == other.tobytes())  # records
+    return np.array_equal(one, other, equal_nan=True)
 
 
 def refuses(call: Callable[[], Any], word: str, why: str) -> None:
+    """Assert that ``call`` raises ``ValueError`` with a message that names ``word``."""
     message = None
     try:
         call()
