@@ -1,10 +1,10 @@
 """What a round costs: the library's compiled loops and Python API against each other and against `yardstick`.
 
-    python benchmarks/rounds.py [--quick] [--json PATH]
+    python benchmarks/rounds.py [--quick] [--json PATH] [--against DIR]
 
 Contenders of a workload take turns (A, B, A, B, ...), each time from a fresh policy and on the same seeded noise; a
 ratio compares their medians, and their minima as a check. Only ratios of one run mean anything: a missed target is
-reported, never an error.
+reported, never an error. ``--against`` compares every policy with that of another checkout of the library instead.
 """
 
 import os
@@ -26,7 +26,7 @@ import numpy as np
 from sketchbandits import CSLB, OFUL, UCB1
 from sketchbandits.environments import LinearEnvironment
 from sketchbandits.kernels.linalg import Floats
-from suite import games
+from suite import checkouts, games, round_ratios
 from suite.games import paper_game, turned
 from suite.machine import machine
 from suite.measure import Samples, compiled, interleaved, mean_of, through_api
@@ -139,15 +139,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What a round costs, as ratios.")
     parser.add_argument("--quick", action="store_true", help="a few seconds: shows that it runs, measures nothing well")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write everything, all samples included, to PATH")
+    checkouts.add_argument(parser)
+    parser.add_argument("--repetitions", type=int, default=15, help="turns of --against (default: 15)")
     options = parser.parse_args()
-    report: dict[str, Any] = {"machine": machine(), "quick": options.quick, "workloads": [], "targets": []}
-    for workload in WORKLOADS:
-        what, samples, rows = workload(options.quick)
-        report["workloads"].append({"what": what, "microseconds": samples})
-        report["targets"] += [asdict(row) for row in rows]
-    print_report(report)
+    if options.against is not None:
+        report = round_ratios.compare(options.against, options.quick, options.repetitions)
+        round_ratios.show(report)
+    else:
+        report = measured(options.quick)
+        print_report(report)
     if options.json is not None:
         options.json.write_text(json.dumps(report, indent=1))
+
+
+def measured(quick: bool) -> dict[str, Any]:
+    """Every workload in turn."""
+    report: dict[str, Any] = {"machine": machine(), "quick": quick, "workloads": [], "targets": []}
+    for workload in WORKLOADS:
+        what, samples, rows = workload(quick)
+        report["workloads"].append({"what": what, "microseconds": samples})
+        report["targets"] += [asdict(row) for row in rows]
+    return report
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 Contenders of a comparison take turns, in alternating order (A B C, C B A, ...), each time from a fresh policy and on
 the same seeded noise, without the garbage collector; kernels are compiled before the clock runs. Medians are reported
 with minima: where the two disagree, something else was running. Rounds are played with one BLAS
-thread; a warm-up and what it is compared with use all.
+thread and timed in processor time, which other work on the machine disturbs least; a warm-up and what it is compared
+with use all threads and the time on the wall.
 
 Only public names of the library are used, so that another version can be measured by the same code (`--against`).
 """
@@ -60,9 +61,9 @@ def compiled(policy: Any, env: LinearEnvironment, noise: Floats) -> Contender:
 
     def run() -> float:
         twin = policy.copy()
-        started = time.perf_counter()
+        started = time.thread_time()
         play(twin, env, noise)
-        return (time.perf_counter() - started) / noise.size * 1e6
+        return (time.thread_time() - started) / noise.size * 1e6
 
     return run
 
@@ -74,11 +75,11 @@ def through_api(make: Callable[[], Any], env: LinearEnvironment, noise: Floats) 
     def run() -> float:
         policy = make()
         policy.update(0, 0.0)  # the first call loads kernels
-        started = time.perf_counter()
+        started = time.thread_time()
         for value in values:
             arm = policy.select()
             policy.update(arm, means[arm] + value)
-        return (time.perf_counter() - started) / noise.size * 1e6
+        return (time.thread_time() - started) / noise.size * 1e6
 
     return run
 
