@@ -17,6 +17,7 @@ from sketchbandits import CSLB, Partition
 from sketchbandits.kernels.linalg import remove_projection
 from sketchbandits.kernels.threads import one_blas_thread
 from sketchbandits.partition import first_fit as module
+from sketchbandits.partition import probe
 
 TOL = 1e-8
 
@@ -37,7 +38,7 @@ def tiny(monkeypatch):
 
     def shrink(block=16, tile=64):
         monkeypatch.setattr(module, "BLOCK", (1, block))
-        monkeypatch.setattr(module, "TILE", tile)
+        monkeypatch.setattr(probe, "TILE", tile)
         monkeypatch.setattr(module, "PARALLEL", 0)
         monkeypatch.setattr(module, "SERIAL", 0)
 
@@ -91,7 +92,7 @@ def adversarial(name, seed=0):
     if name == "no compression":
         return rng.normal(size=(n, 9)), 8
     if name == "the probes' own direction":  # the vector that probes are made from is an arm: nothing of it is left
-        omega = module.FirstFit(1, 6, 3, TOL, block=1, threads=module.Threads(), device="cpu").clusters.omega
+        omega = module.FirstFit(1, 6, 3, TOL, block=1, threads=module.Threads(), device="cpu").draft.omega
         start = np.vstack([0.3 * omega, rng.normal(size=(2, 6))])
         return np.vstack([start, rng.normal(size=(n // 4, 6)), rng.normal(size=(n // 4, 3)) @ start]), 3
     if name == "whole space":
@@ -128,6 +129,15 @@ def test_adversarial_arms_give_the_plain_partition(name, block, tile, workers, t
     assert expected[0].tolist() == naive.first_fit(arms, l).tolist()
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("block", [7, 1024])
+def test_adversarial_arms_without_plans_and_compression(name, block, tiny, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", (block, block))
+    monkeypatch.setattr(module, "PARALLEL", np.inf)
+    arms, l = adversarial(name)
+    assert same(fit(arms, l), naive.plain_first_fit(arms, l))
+
+
 @pytest.mark.skipif(not JIT, reason="as above, with many more seeds")
 @pytest.mark.parametrize("name", NAMES)
 def test_more_adversarial_arms(name, tiny):
@@ -137,8 +147,10 @@ def test_more_adversarial_arms(name, tiny):
         assert same(fit(arms, l, workers=seed), naive.plain_first_fit(arms, l))
 
 
-def test_near_dependent_arms_fall_on_their_side_of_the_tolerance():
-    """At scale, in compressed dimension: 0.1 and 0.9 of the tolerance are in, 1.1 and 10 are out."""
+@pytest.mark.parametrize("compressed", [True, False])
+def test_near_dependent_arms_fall_on_their_side_of_the_tolerance(compressed, monkeypatch):
+    """0.1 and 0.9 of the tolerance are in, 1.1 and 10 are out."""
+    monkeypatch.setattr(module, "PARALLEL", 0 if compressed else np.inf)
     rng, d, l = np.random.default_rng(5), 61, 6
     start = rng.normal(size=(rounds(40, 5) * l, d))
     shares = np.tile([0.1, 0.9, 1.1, 10.0], 8)
@@ -170,34 +182,52 @@ def test_any_arms_in_any_blocks(given_arms, block, tile, workers, seed):
     arms, l = given_arms
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK", (1, block))
-        patch.setattr(module, "TILE", tile)
+        patch.setattr(probe, "TILE", tile)
         patch.setattr(module, "PARALLEL", 0)
         patch.setattr(module, "SERIAL", 0)
         assert same(fit(arms, l, workers=workers), naive.plain_first_fit(arms, l))
 
 
-def test_no_member_fails_its_probe():
+def test_no_member_fails_its_probe(tiny):
     """|p.Gx| <= limit for members at nearly the tolerance: with a limit of tol alone a third would be missed."""
     rng, d, l = np.random.default_rng(7), 64, 6
     start = rng.normal(size=(l, d))
     fitted = module.FirstFit(l, d, l, TOL, block=l, threads=module.Threads(), device="cpu")
     assert fitted.add(start, np.zeros(l, np.int64))
     members = unit(near(start, [0.999] * rounds(4000, 400), rng))
-    values = np.abs(members @ fitted.clusters.G.T @ fitted.clusters.probes[0].astype(float))
-    assert values.max() <= fitted.clusters.limit
+    values = np.abs(members @ fitted.compression.G.T @ fitted.prober.probes[0])
+    assert fitted.compression.dim < d
+    assert values.max() <= fitted.compression.limit
     assert np.mean(values > TOL) > 0.2
-    strangers = unit(rng.normal(size=(1000, d))) @ fitted.clusters.G.T @ fitted.clusters.probes[0].astype(float)
-    assert np.mean(np.abs(strangers) <= fitted.clusters.limit) < 0.01
+    strangers = unit(rng.normal(size=(1000, d))) @ fitted.compression.G.T @ fitted.prober.probes[0]
+    assert np.mean(np.abs(strangers) <= fitted.compression.limit) < 0.01
+
+
+@pytest.mark.parametrize(("dim", "l"), [(30, 4), (9, 4), (6, 6)])
+def test_probes_are_orthogonal_to_their_spans(dim, l):
+    """In d dimensions and compressed; zero where a span is everything or holds omega."""
+    rng = np.random.default_rng(dim)
+    draft = module.Draft.empty(60, dim, l, 60, TOL)
+    compression = probe.Compression(draft, min(l + 8, dim))
+    bases = np.linalg.qr(rng.normal(size=(5, dim, l)))[0].transpose(0, 2, 1)
+    bases[2] = np.linalg.qr(np.column_stack([draft.omega, rng.normal(size=(dim, l - 1))]))[0].T
+    compressed = compression.probes(bases.reshape(-1, dim))
+    plain = np.ones(dim)
+    for c, basis in enumerate(bases):
+        probe.make_probe(np.ascontiguousarray(basis), l, draft.omega, plain)
+        for found, span in ((plain, basis), (compressed[c], basis @ compression.G.T)):
+            assert np.linalg.norm(found) == (0.0 if c == 2 or l == dim else pytest.approx(1.0))
+            assert np.abs(span @ found).max() < 1e-12 * np.linalg.norm(compression.G, 2)
 
 
 def test_plans_that_break_are_given_up_for_a_while(tiny, monkeypatch):
     plans = []
-    own = module.FirstFit._plan
-    monkeypatch.setattr(module.FirstFit, "_plan", lambda self, *rest: (plans.append(1), own(self, *rest)))
+    own = module.FirstFit._follow_plan
+    monkeypatch.setattr(module.FirstFit, "_follow_plan", lambda self, *rest: (plans.append(1), own(self, *rest))[1])
     rng = np.random.default_rng(8)
     general = rng.normal(size=(160, 23))
     fit(general, 4)
-    assert len(plans) == 10  # one a block of 16
+    assert len(plans) == 10  # one per block of 16
     plans.clear()
     fit(np.repeat(general, 2, axis=0), 4)  # every second arm is a duplicate
     assert len(plans) <= 4
@@ -281,10 +311,10 @@ def test_the_gpu_gives_the_same_partition(name, tiny):
 
 def test_an_arm_along_the_direction_that_probes_are_made_from():
     """An arm that was the direction of all probes: its probe was NaN, and no parallel arm found it."""
-    for d, l in ((2, 1), (3, 2), (4, 3), (6, 5), (9, 1), (9, 8)):
-        omega = module.FirstFit(1, d, l, TOL, block=1, threads=module.Threads(), device="cpu").clusters.omega
+    for d, l in ((2, 1), (3, 2), (4, 3), (6, 5), (9, 1), (9, 8), (23, 4), (40, 2)):  # the last two are compressed
+        omega = module.FirstFit(1, d, l, TOL, block=1, threads=module.Threads(), device="cpu").draft.omega
         start = np.random.default_rng(d).normal(size=(4 * l + 1, d))
-        start[0] = 2.5 * omega[:d]
+        start[0] = 2.5 * omega
         arms = np.vstack([start, -3.0 * start[:l], 0.5 * start[:1]])
         assert same(fit(arms, l), naive.plain_first_fit(arms, l))
 
