@@ -2,14 +2,16 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 from service_tools import ARMS, IDS, bandit, run
 from test_ledger import state_of
 
+from sketchbandits.service.bandits import writer
 from sketchbandits.service.bandits.ledger import Ledger
 from sketchbandits.service.bandits.requests import AddArms, Decide, Refusal, Reward
-from sketchbandits.service.bandits.snapshots import Snapshots
+from sketchbandits.service.bandits.snapshots import Snapshots, frozen
 from sketchbandits.service.bandits.writer import Writer
 from sketchbandits.service.log import NotStored, Uncertain
 from sketchbandits.service.log.events import START, Kind, chained
@@ -230,6 +232,32 @@ def test_deadlines_are_booked_once_also_after_the_log_has_refused(tmp_path, monk
             assert answer["results"][0]["status"] == "accepted"
             booked = [record.decision for record in desk.log.records if record.kind == Kind.DEFAULT]
             assert booked == [1, 2, 3] and state_of(desk.replayed()) == state_of(desk.writer.ledger)
+
+    run(check())
+
+
+def test_after_a_failed_snapshot_the_next_attempts_wait_longer_and_longer(tmp_path, monkeypatch):
+    copied = []
+    monkeypatch.setattr(writer, "frozen", lambda ledger: copied.append(ledger) or frozen(ledger))
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0.05)
+    folder = tmp_path / "snapshots"
+    folder.write_text("not a folder")
+
+    async def check():
+        async with Desk(folder, snapshot_every=1) as desk:
+            end = time.monotonic() + 1.0
+            while time.monotonic() < end:  # attempts are due after 0, 0.05, 0.15, 0.35, 0.75 seconds
+                await desk.decide()
+                await asyncio.sleep(0.001)
+            assert len(desk.log.groups) > 50 and 2 <= len(copied) <= 5 and desk.writer.stats.snapshots == 0
+            folder.unlink()
+            while desk.writer.stats.snapshots == 0:
+                await desk.decide()
+                await asyncio.sleep(0.01)
+            failed = len(copied)
+            while len(copied) < failed + 3:  # after a success there is no pause
+                await desk.decide()
+                await asyncio.sleep(0.001)
 
     run(check())
 

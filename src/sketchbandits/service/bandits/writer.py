@@ -26,6 +26,7 @@ GROUP = 512  # requests in one commit at most
 WAITING = 4_096  # decisions and rewards that may wait, by default
 SNAPSHOT_EVERY = 100_000  # records, by default
 RETRY_SECONDS = 1
+LONGEST_SNAPSHOT_PAUSE = 600.0  # seconds; after each failure in a row the pause is twice as long
 
 logger = logging.getLogger("sketchbandits.service")
 
@@ -71,6 +72,8 @@ class Writer:
         self._disk = ThreadPoolExecutor(1, "log")
         self._snapshot_thread = ThreadPoolExecutor(1, "snapshot")
         self._snapshot_task: asyncio.Future[None] | None = None
+        self._snapshot_pause: float = RETRY_SECONDS  # after the next failure
+        self._no_snapshot_until = 0.0
 
     def submit(self, request: Request | Operation) -> "asyncio.Future[Answer]":
         """Queue a request; the future has its answer once that is durable. Refused where the queue is full."""
@@ -225,18 +228,23 @@ class Writer:
             self._reply(self._jobs.popleft(), Refusal(503, "stopping", "the service is stopping: ask again shortly"))
 
     def _snapshot_if_due(self) -> None:
+        """Begin a snapshot after enough records; copying all policies for it takes time, hence a pause after a failure."""
         if self._snapshot_task is not None and not self._snapshot_task.done():
             return
-        if self.log.last.seq - self.snapshot.seq >= self.snapshot_every:
+        due = self.log.last.seq - self.snapshot.seq >= self.snapshot_every
+        if due and time.monotonic() >= self._no_snapshot_until:
             self._snapshot_task = asyncio.ensure_future(self._write_snapshot(frozen(self.ledger), self.log.last))
 
     async def _write_snapshot(self, ledger: Ledger, position: Position) -> None:
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._snapshot_thread, self.snapshots.write, ledger, position)
-        except OSError as error:  # the log has everything: a snapshot only saves time
-            logger.error("no snapshot was written: %s", error)
+        except Exception as error:  # the log has everything: a snapshot only saves time
+            logger.error("no snapshot was written, next attempt in %.0f s: %s", self._snapshot_pause, error)
+            self._no_snapshot_until = time.monotonic() + self._snapshot_pause
+            self._snapshot_pause = min(2.0 * self._snapshot_pause, LONGEST_SNAPSHOT_PAUSE)
             return
+        self._snapshot_pause = RETRY_SECONDS
         self.snapshot = position
         self.stats.snapshots += 1
 
