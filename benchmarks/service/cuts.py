@@ -24,7 +24,9 @@ from uncrashed import fingerprint
 
 from sketchbandits.environments import correlated_arms
 from sketchbandits.service.bandits.config import BanditConfig
-from sketchbandits.service.bandits.ledger import Facts, Ledger
+from sketchbandits.service.bandits.ledger import Ledger
+from sketchbandits.service.bandits.operations import plan_operation
+from sketchbandits.service.bandits.planning import Facts, plan_group
 from sketchbandits.service.bandits.recovery import recover
 from sketchbandits.service.bandits.requests import CreateBandit, Decide, Reward
 from sketchbandits.service.bandits.snapshots import Snapshots
@@ -44,12 +46,12 @@ class Written:
         self.ends, self.states = [], {}
         ids = tuple(f"a{i}" for i in range(len(ARMS)))
         create = CreateBandit("default", BanditConfig(policy="ucb1"), ids, ARMS)
-        self._append([self.ledger.plan_operation(create, 1e9)[0]])
+        self._append([plan_operation(self.ledger, create, 1e9)[0]])
         waiting, rng = [], random.Random(0)
         for t in range(groups):
             requests = [Decide("default", None, f"key {t}", 1 + t % 3)]
             requests += [Reward("default", ((waiting.pop(0), rng.gauss(0.0, 1.0)),)) for _ in range(len(waiting) // 2)]
-            plan = self.ledger.plan(requests, Facts({}, {}), 1e9 + t)
+            plan = plan_group(self.ledger, requests, Facts({}, {}), 1e9 + t)
             self._append(plan.changes)
             waiting += [decision["decision_id"] for decision in plan.answers[0]["decisions"]]
         twin = Ledger()

@@ -22,7 +22,9 @@ from servers import Served
 
 from sketchbandits.environments import correlated_arms
 from sketchbandits.service.bandits.config import BanditConfig
-from sketchbandits.service.bandits.ledger import Facts, Ledger
+from sketchbandits.service.bandits.ledger import Ledger
+from sketchbandits.service.bandits.operations import plan_operation
+from sketchbandits.service.bandits.planning import Facts, plan_group
 from sketchbandits.service.bandits.requests import CreateBandit, Decide, Reward
 from sketchbandits.service.bandits.snapshots import Snapshots
 from sketchbandits.service.log import open_log
@@ -41,7 +43,7 @@ class Writer:
         self.now = time.time() - 86_400.0
         arms = correlated_arms(n_arms=N_ARMS, dim=DIMENSION, group_size=10, normalize="max", seed=0)
         ids = tuple(f"a{i}" for i in range(N_ARMS))
-        self.store([self.ledger.plan_operation(CreateBandit("default", BanditConfig(), ids, arms), self.now)[0]])
+        self.store([plan_operation(self.ledger, CreateBandit("default", BanditConfig(), ids, arms), self.now)[0]])
 
     def store(self, changes):
         """Commit, then apply."""
@@ -51,7 +53,7 @@ class Writer:
     def serve(self, requests):
         """Answers to a group."""
         self.now += 0.05
-        plan = self.ledger.plan(requests, Facts({}, {}), self.now)
+        plan = plan_group(self.ledger, requests, Facts({}, {}), self.now)
         self.store(plan.changes)
         return plan.answers
 

@@ -10,7 +10,8 @@ from servers import HERE
 
 from sketchbandits import snapshot
 from sketchbandits.service.bandits.bandit import Change
-from sketchbandits.service.bandits.ledger import Facts, Ledger
+from sketchbandits.service.bandits.ledger import Ledger
+from sketchbandits.service.bandits.planning import Facts, plan_group
 from sketchbandits.service.bandits.requests import Decide
 from sketchbandits.service.log.events import Kind, features_of, parsed
 
@@ -67,7 +68,7 @@ class Uncrashed:
             bandit, available = self.ledger.bandits[change.data["bandit"]], change.data.get("available")
             ids = None if available is None else tuple(bandit.ids[arm] for arm in available)
             requests.append(Decide(bandit.name, ids, change.data.get("key"), len(change.data["arms"])))
-        plan = self.ledger.plan(requests, Facts({}, {}), entries[0][1].data["t"])
+        plan = plan_group(self.ledger, requests, Facts({}, {}), entries[0][1].data["t"])
         for (seq, logged), mine in zip(entries, plan.changes, strict=True):
             self.decisions += len(logged.data["arms"])
             if any(logged.data[what] != mine.data[what] for what in ("n", "arms", "bounds", "p")):
@@ -75,7 +76,7 @@ class Uncrashed:
 
     def next_decisions(self, bandit, count):
         """What the service is going to decide next."""
-        (change,) = self.ledger.plan([Decide(bandit, None, None, count)], Facts({}, {}), 0.0).changes
+        (change,) = plan_group(self.ledger, [Decide(bandit, None, None, count)], Facts({}, {}), 0.0).changes
         own = self.ledger.bandits[bandit]
         data = change.data
         return [(own.ids[arm], bound, p) for arm, bound, p in zip(data["arms"], data["bounds"], data["p"], strict=True)]

@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+import re
+from pathlib import Path
 
 from service_tools import ARMS, IDS, bandit, run, service_at
 
+import sketchbandits.service
 from sketchbandits.service.http.endpoints import ENDPOINTS
 from sketchbandits.service.http.openapi import document
+from sketchbandits.service.http.responses import STATUSES
 from sketchbandits.service.keys import ADMIN, CLIENT, FRESH
 
 ARM = {"id": "new", "features": ARMS[0].tolist()}
@@ -33,6 +37,13 @@ async def send(client, name, **headers):
 
 def test_the_requests_here_are_all_there_are():
     assert set(REQUESTS) == {endpoint.name for endpoint in ENDPOINTS} | {"metrics"}
+
+
+def test_every_refusal_of_the_service_has_a_status():
+    folder = Path(sketchbandits.service.__file__).parent
+    sources = [*folder.glob("*.py"), *(folder / "bandits").glob("*.py"), folder / "http" / "endpoints.py"]
+    codes = {code for path in sources for code in re.findall(r'\bRefusal\(\s*"(\w+)"', path.read_text())}
+    assert "busy" in codes and codes == set(STATUSES)
 
 
 def test_booleans_are_rewards_of_one_and_zero(tmp_path):

@@ -6,7 +6,9 @@ import pytest
 from sketchbandits import snapshot
 from sketchbandits.environments import correlated_arms
 from sketchbandits.service.bandits.config import BanditConfig
-from sketchbandits.service.bandits.ledger import Facts, Ledger
+from sketchbandits.service.bandits.ledger import Ledger
+from sketchbandits.service.bandits.operations import plan_operation
+from sketchbandits.service.bandits.planning import Facts, plan_defaults, plan_group, questions
 from sketchbandits.service.bandits.requests import AddArms, CreateBandit, Decide, Refusal, RemoveArms, Reward
 from sketchbandits.service.bandits.snapshots import Snapshots, frozen
 from sketchbandits.service.log.events import START, Kind, Record, chained, features_of, parsed
@@ -30,18 +32,18 @@ class Book:
         return [record.seq for record in self.records[len(self.records) - len(changes) :]]
 
     def operate(self, operation):
-        change, built = self.ledger.plan_operation(operation, self.time)
+        change, built = plan_operation(self.ledger, operation, self.time)
         self.ledger.apply(zip(self.log([change]), [change], strict=True), built)
 
     def ask(self, *requests):
-        asked = self.ledger.questions(requests)
+        asked = questions(self.ledger, requests)
         bodies = {record.seq: record.body for record in self.records}
         outcomes = {r.decision: (r.kind, r.body) for r in self.records if r.kind in (Kind.REWARD, Kind.DEFAULT)}
         facts = Facts(
             {seq: bodies[seq] for seq in asked.records}, {n: outcomes[n] for n in asked.decisions if n in outcomes}
         )
         before = state_of(self.ledger)
-        plan = self.ledger.plan(requests, facts, self.time)
+        plan = plan_group(self.ledger, requests, facts, self.time)
         assert state_of(self.ledger) == before, "a plan changes nothing"
         self.ledger.apply(zip(self.log(plan.changes), plan.changes, strict=True))
         return plan.answers
@@ -57,7 +59,7 @@ class Book:
         return answer["results"][0]["status"]
 
     def defaults(self, most=1000):
-        plan = self.ledger.plan_defaults(self.time, most)
+        plan = plan_defaults(self.ledger, self.time, most)
         self.ledger.apply(zip(self.log(plan.changes), plan.changes, strict=True))
         return plan.changes
 
@@ -136,7 +138,7 @@ def test_replay_is_equal_to_the_bit_and_decides_the_same(rules, tmp_path):
 
 def next_arms(ledger, time):
     requests = [Decide("default", count=5), Decide("default", available=IDS[3:9], count=2), Decide("default")]
-    changes = ledger.plan(requests, Facts({}, {}), time).changes
+    changes = plan_group(ledger, requests, Facts({}, {}), time).changes
     return [(change.data["n"], change.data["arms"], change.data["bounds"], change.data["p"]) for change in changes]
 
 
@@ -202,14 +204,14 @@ def test_the_same_key_has_the_same_answer():
     assert book.ledger.bandits["default"].decisions == 2
     for other in (Decide("default", key="k"), Decide("default", available=IDS[:3], key="k", count=2)):
         (refusal,) = book.ask(other)
-        assert (refusal.status, refusal.code) == (409, "key_reused")
+        assert refusal.code == "key_reused"
 
 
 def test_one_clients_bad_request_is_no_concern_of_others():
     book = Book()
     bad = Decide("default", available=("nothing",), key="k")
     refusal, answer, *others = book.ask(bad, Decide("default", key="k", count=3), *[Decide("default")] * 4)
-    assert refusal.status == 404 and len(answer["decisions"]) == 3
+    assert refusal.code == "unknown_arm" and len(answer["decisions"]) == 3
     assert [len(other["decisions"]) for other in others] == [1] * 4
 
 
@@ -269,46 +271,46 @@ def test_exploration_says_with_which_probability():
 
 
 @pytest.mark.parametrize(
-    ("request_", "status", "word"),
+    ("request_", "code", "word"),
     [
-        (Decide("nobody"), 404, "'default'"),
-        (Decide("default", available=("nothing",)), 404, "'nothing'"),
-        (Decide("default", available=()), 422, "available"),
-        (Reward("nobody", (("1-00000000", 1.0),)), 404, "'default'"),
+        (Decide("nobody"), "unknown_bandit", "'default'"),
+        (Decide("default", available=("nothing",)), "unknown_arm", "'nothing'"),
+        (Decide("default", available=()), "bad_value", "available"),
+        (Reward("nobody", (("1-00000000", 1.0),)), "unknown_bandit", "'default'"),
     ],
 )
-def test_refused_requests_say_why_and_change_nothing(request_, status, word):
+def test_refused_requests_say_why_and_change_nothing(request_, code, word):
     book = Book()
     refusal, answer = book.ask(request_, Decide("default"))
-    assert refusal.status == status and word in refusal.message
+    assert refusal.code == code and word in refusal.message
     assert len(answer["decisions"]) == 1
 
 
 @pytest.mark.parametrize(
-    ("operation", "status"),
+    ("operation", "code"),
     [
-        (CreateBandit("default", BanditConfig(), IDS, ARMS), 409),
-        (CreateBandit("../x", BanditConfig(), IDS, ARMS), 422),
-        (CreateBandit("b", BanditConfig(), IDS[:3], ARMS), 422),
-        (CreateBandit("b", BanditConfig(policy="cbrap"), IDS, ARMS * np.nan), 422),
-        (CreateBandit("b", BanditConfig(options={"sketch_size": 0}), IDS, ARMS), 422),
-        (CreateBandit("b", BanditConfig(options={"sketch_size": "5"}), IDS, ARMS), 422),
-        (CreateBandit("b", BanditConfig(policy="oful", options={"radius": "logdet,ridge=7"}), IDS, ARMS), 422),
-        (AddArms("default", ("arm 3",), ARMS[:1]), 409),
-        (AddArms("default", ("x", "x"), ARMS[:2]), 422),
-        (AddArms("default", ("x",), ARMS[:1, :3]), 422),
-        (RemoveArms("default", ("x",)), 404),
-        (RemoveArms("default", IDS), 422),
-        (RemoveArms("nobody", ("x",)), 404),
+        (CreateBandit("default", BanditConfig(), IDS, ARMS), "exists"),
+        (CreateBandit("../x", BanditConfig(), IDS, ARMS), "bad_value"),
+        (CreateBandit("b", BanditConfig(), IDS[:3], ARMS), "bad_value"),
+        (CreateBandit("b", BanditConfig(policy="cbrap"), IDS, ARMS * np.nan), "bad_value"),
+        (CreateBandit("b", BanditConfig(options={"sketch_size": 0}), IDS, ARMS), "bad_value"),
+        (CreateBandit("b", BanditConfig(options={"sketch_size": "5"}), IDS, ARMS), "bad_value"),
+        (CreateBandit("b", BanditConfig(policy="oful", options={"radius": "logdet,ridge=7"}), IDS, ARMS), "bad_value"),
+        (AddArms("default", ("arm 3",), ARMS[:1]), "exists"),
+        (AddArms("default", ("x", "x"), ARMS[:2]), "bad_value"),
+        (AddArms("default", ("x",), ARMS[:1, :3]), "bad_value"),
+        (RemoveArms("default", ("x",)), "unknown_arm"),
+        (RemoveArms("default", IDS), "bad_value"),
+        (RemoveArms("nobody", ("x",)), "unknown_bandit"),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_refused_operations_change_nothing(operation, status):
+def test_refused_operations_change_nothing(operation, code):
     book = Book()
     before = state_of(book.ledger)
     with pytest.raises(Refusal) as caught:
         book.operate(operation)
-    assert caught.value.status == status and state_of(book.ledger) == before
+    assert caught.value.code == code and state_of(book.ledger) == before
 
 
 def test_fixed_arms_are_refused():

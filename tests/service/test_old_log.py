@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sketchbandits.service.bandits.ledger import Facts, Ledger
+from sketchbandits.service.bandits.ledger import Ledger
+from sketchbandits.service.bandits.planning import Facts, plan_defaults, plan_group
 from sketchbandits.service.bandits.recovery import recover
 from sketchbandits.service.bandits.requests import Decide, Reward
 from sketchbandits.service.bandits.snapshots import Snapshots
@@ -61,15 +62,15 @@ def continued(ledger, first_record):
 
     for t in range(ROUNDS):
         now += 0.5
-        applied(ledger.plan_defaults(now, 1_000))
+        applied(plan_defaults(ledger, now, 1_000))
         for name, bandit in ledger.bandits.items():
             ids = [bandit.ids[arm] for arm in bandit.active]
             available = tuple(rng.choice(ids, 7, replace=False)) if t % 3 == 2 else None
-            (answer,) = applied(ledger.plan([Decide(name, available, None, 1 + t % 2)], Facts({}, {}), now))
+            (answer,) = applied(plan_group(ledger, [Decide(name, available, None, 1 + t % 2)], Facts({}, {}), now))
             answers[name] += [[made["arm"], made["probability"], made["bound"]] for made in answer["decisions"]]
             if t % 4 != 3:
                 rewards = [(made["decision_id"], float(np.sin(t + i))) for i, made in enumerate(answer["decisions"])]
-                applied(ledger.plan([Reward(name, tuple(rewards))], Facts({}, {}), now))
+                applied(plan_group(ledger, [Reward(name, tuple(rewards))], Facts({}, {}), now))
     bounds = {name: [b if np.isfinite(b) else None for b in bandit.bounds] for name, bandit in ledger.bandits.items()}
     return {"answers": answers, "bounds": bounds}
 
@@ -124,7 +125,7 @@ def _assert_made_again(ledger: Ledger, record: Record) -> str:
     assert ledger.next_number == data["n"]
     available = None if "available" not in data else tuple(bandit.ids[arm] for arm in data["available"])
     request = Decide(bandit.name, available, None, len(data["arms"]))
-    (change,) = ledger.plan([request], Facts({}, {}), data["t"]).changes
+    (change,) = plan_group(ledger, [request], Facts({}, {}), data["t"]).changes
     assert change.data["arms"] == data["arms"]
     _assert_close(change.data["bounds"], data["bounds"])
     _assert_close(change.data["p"], data["p"])

@@ -2,19 +2,17 @@
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sketchbandits.service.bandits.bandit import origin_of
+from sketchbandits.service.bandits.bandit import digest_of
 from sketchbandits.service.bandits.ledger import Ledger
 from sketchbandits.service.bandits.recovery import Recovered, recover
 from sketchbandits.service.bandits.requests import CreateBandit, Refusal
 from sketchbandits.service.bandits.snapshots import Snapshots
 from sketchbandits.service.bandits.writer import SNAPSHOT_EVERY, WAITING, Writer
 from sketchbandits.service.folder import KEYS, LOG_FILE, SNAPSHOTS
-from sketchbandits.service.http.metrics import Histogram
 from sketchbandits.service.keys import ADMIN, CLIENT, KeyRing
 from sketchbandits.service.log import EventLog, open_log
 from sketchbandits.service.log.progress import Progress
@@ -48,8 +46,6 @@ class Service:
         self.writer: Writer | None = None
         self.recovered: Recovered | None = None
         self.warm = self.stopping = False
-        self.latency: dict[str, Histogram] = {}
-        self.answers: Counter[tuple[str, str, int]] = Counter()
         self._closed = False  # once there are keys, for good
         self._task: asyncio.Task[None] | None = None
 
@@ -72,7 +68,7 @@ class Service:
     def owner(self) -> Writer:
         """The writer, or a refusal while there is none."""
         if self.writer is None or not self.ready:
-            raise Refusal(503, "not_ready", "the service is starting or stopping: ask again shortly")
+            raise Refusal("not_ready", "the service is starting or stopping: ask again shortly")
         return self.writer
 
     async def start(self, progress: Progress = lambda done, total: None) -> None:
@@ -118,7 +114,7 @@ class Service:
             raise ValueError(
                 f"bandit {wanted.name!r} must keep the rules it was created with, {bandit.config}; got {wanted.config}"
             )
-        if bandit.origin != origin_of(wanted.features, wanted.ids):
+        if bandit.origin != digest_of(wanted.features, wanted.ids):
             raise ValueError(
                 f"arms must be those that the bandit {wanted.name!r} was created with; change them by POST and DELETE "
                 "/v1/arms, or leave --arms out"

@@ -1,7 +1,7 @@
 """One bandit: a policy, the names of its arms, and the decisions that still wait for a reward.
 
-Every change is a `Change`, planned without side effects and applied after it was logged. Recovery applies the same
-changes in the same order, so what it arrives at is equal to the bit.
+Choosing has no side effects; what changes a bandit is called only after the change was logged. Recovery applies the
+same changes in the same order, so the bandit it arrives at is bit-for-bit identical.
 """
 
 import hashlib
@@ -16,31 +16,15 @@ from numpy.typing import NDArray
 
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.base import Policy
+from sketchbandits.policies.changing_arms import ChangingArms
 from sketchbandits.policies.pending.rule import Mask
+from sketchbandits.service.bandits.changes import Change
 from sketchbandits.service.bandits.config import BanditConfig
-from sketchbandits.service.log.encoding import body, body_with_features
-from sketchbandits.service.log.events import Event, Kind
+from sketchbandits.service.bandits.requests import UnknownArm
+from sketchbandits.service.log.events import Kind
 
 KEYS_KEPT = 100_000  # idempotency keys, the latest
 MINUTES_KEPT = 1_440
-
-
-class UnknownArm(ValueError):
-    """An id that no arm of the bandit ever had."""
-
-
-class Change(NamedTuple):
-    """What an event says, before it is written or after it was read."""
-
-    kind: Kind
-    decision: int | None
-    data: dict[str, Any]
-    features: Floats | None = None
-
-    def event(self) -> Event:
-        """The change as the log holds it."""
-        data, features = self.data, self.features
-        return Event(self.kind, self.decision, body(data) if features is None else body_with_features(data, features))
 
 
 class Waiting(NamedTuple):
@@ -60,7 +44,7 @@ class Choice(NamedTuple):
 
 
 class Bandit:
-    """A policy that is asked by name; see the module."""
+    """A policy with the names of its arms, its outstanding decisions and its totals."""
 
     def __init__(self, name: str, config: BanditConfig, policy: Policy, ids: Iterable[str], *, created: float) -> None:
         self.name, self.config, self.policy, self.created = name, config, policy, created
@@ -68,9 +52,9 @@ class Bandit:
         self.ids = list(ids)
         self.index = {arm_id: i for i, arm_id in enumerate(self.ids)}
         self.origin = ""  # a digest of the arms it was created with
-        # Ordered dictionaries find their oldest entry at once, however many before it are gone.
+        # An ordered dictionary finds its oldest entry in constant time, however many before it were removed.
         self.waiting: OrderedDict[int, Waiting] = OrderedDict()
-        self.keys: OrderedDict[str, int] = OrderedDict()  # idempotency key -> number of the record that answered it
+        self.keys: OrderedDict[str, int] = OrderedDict()  # idempotency key -> number of the record with its decision
         self.decisions = self.rewards = self.defaults = 0
         self.reward_sum = 0.0
         self.minutes: dict[int, list[float]] = {}  # start -> decisions, rewards, their sum, defaults
@@ -105,7 +89,7 @@ class Bandit:
         return [waiting.arm for waiting in latest][::-1]
 
     def arms_of(self, available: Sequence[str]) -> list[int]:
-        """Indices of arm ids; an id that never was is refused."""
+        """Indices of arm ids; an id that no arm ever had is refused."""
         unknown = [arm_id for arm_id in available if arm_id not in self.index]
         if unknown:
             shown = ", ".join(map(repr, unknown[:5])) + (" ..." if len(unknown) > 5 else "")
@@ -132,7 +116,7 @@ class Bandit:
     # Choosing: no side effects.
 
     def mask_of(self, arms: Sequence[int]) -> Mask:
-        """Arms as the policies take them fastest."""
+        """A mask of these arms, the form that policies check fastest."""
         mask = np.zeros(len(self.ids), np.bool_)
         mask[list(arms)] = True
         return mask
@@ -147,15 +131,15 @@ class Bandit:
         return [Choice(arm, 1.0, self.finite_bound(arm)) for arm in arms]
 
     def explore(self, numbers: Sequence[int], available: Mask | None, pending: list[int]) -> list[Choice]:
-        """The policy's own arm, or by chance any, for each of these decisions."""
+        """For each of these decisions the policy's own arm or, with the probability ``exploration``, any available."""
         among = self.active if available is None else np.flatnonzero(self.policy.active & available)
         return [self._explore(number, available, among, pending) for number in numbers]
 
     def _explore(self, number: int, available: Mask | None, among: Ints, pending: list[int]) -> Choice:
-        """The coin depends on the seed and the decision's number alone."""
+        """Whether to explore depends on the seed and the decision's number alone."""
         own, share = self.choose(1, available, pending)[0].arm, self.config.exploration
-        coin, place = _two_uniforms(self.config.seed, number)
-        arm = int(among[int(place * among.size)]) if coin < share else own
+        coin, position = _two_uniforms(self.config.seed, number)
+        arm = int(among[int(position * among.size)]) if coin < share else own
         pending[-1] = arm
         probability = share / among.size + (1.0 - share if arm == own else 0.0)
         return Choice(arm, probability, self.finite_bound(arm))
@@ -175,7 +159,7 @@ class Bandit:
                 self.keys.popitem(last=False)
 
     def rewarded(self, changes: Sequence[Change]) -> None:
-        """Rewards came, or deadlines passed: one compiled call for all; each was `counted` before."""
+        """Learn from rewards and default rewards in one compiled call; each was `counted` before."""
         for change in changes:
             assert change.decision is not None
             del self.waiting[change.decision]
@@ -184,7 +168,7 @@ class Bandit:
         self._bounds = None
 
     def counted(self, change: Change) -> None:
-        """Keep totals, in the order of the log."""
+        """Add a reward to the totals, in the order of the log."""
         minute, reward = self._minute(change.data["t"]), change.data["reward"]
         self.rewards += 1
         self.reward_sum += reward
@@ -198,30 +182,30 @@ class Bandit:
     def _minute(self, time: float) -> list[float]:
         start = int(time // 60) * 60
         if start not in self.minutes:
-            # In the order of the log, live and in replay, so that both drop the same.
+            # Called in the order of the log, live and in replay, so that both drop the same minutes.
             self.minutes = {kept: entry for kept, entry in self.minutes.items() if kept > start - MINUTES_KEPT * 60}
         return self.minutes.setdefault(start, [0, 0, 0.0, 0])
 
     def with_arms(self, features: Floats) -> Policy:
-        """The policy with more arms: another object, so that a change that is not logged has changed nothing."""
-        twin = self._living_twin()
-        twin.add_arms(features)
-        return twin
+        """A copy of the policy with more arms; this bandit is unchanged until the change is logged."""
+        copy = self._copy_for_change_of_arms()
+        copy.add_arms(features)
+        return copy
 
     def without_arms(self, arms: Sequence[int]) -> Policy:
-        """The policy with fewer arms to play, another object."""
-        twin = self._living_twin()
-        twin.remove_arms(arms)
-        return twin
+        """A copy of the policy that never plays these arms again; this bandit is unchanged."""
+        copy = self._copy_for_change_of_arms()
+        copy.remove_arms(arms)
+        return copy
 
-    def _living_twin(self) -> Any:
-        if not hasattr(self.policy, "add_arms"):
+    def _copy_for_change_of_arms(self) -> ChangingArms:
+        if not isinstance(self.policy, ChangingArms):
             able = "multiscale, cslb with radius=logdet, oful, linucb or ucb1"
             raise ValueError(f"policy must be {able} for arms to come and go, got {self.config.policy!r}")
         return self.policy.copy()
 
-    def renew(self, policy: Policy, ids: Iterable[str] = ()) -> None:
-        """Take the policy that `with_arms` or `without_arms` made."""
+    def replace_policy(self, policy: Policy, ids: Iterable[str] = ()) -> None:
+        """Use the policy that `with_arms` or `without_arms` returned; ``ids`` are those of new arms."""
         for arm_id in ids:
             self.index[arm_id] = len(self.ids)
             self.ids.append(arm_id)
@@ -230,15 +214,15 @@ class Bandit:
 
 
 def _two_uniforms(seed: int, number: int) -> tuple[float, float]:
-    """Two numbers in [0, 1) that depend on nothing else."""
+    """Two numbers in [0, 1) that depend on nothing but the arguments."""
     key, message = (value.to_bytes(8, "little") for value in (seed, number))
     digest = hashlib.blake2b(message, key=key, digest_size=16).digest()
     first, second = (int.from_bytes(half, "little") >> 11 for half in (digest[:8], digest[8:]))
     return first / 2**53, second / 2**53
 
 
-def origin_of(features: Floats, ids: Sequence[str]) -> str:
-    """A digest of arms: the same file gives the same."""
+def digest_of(features: Floats, ids: Sequence[str]) -> str:
+    """A digest of arms, by which a service recognises the file that a bandit was created from."""
     digest = hashlib.sha256(np.ascontiguousarray(features, "<f8").tobytes())
     digest.update("\0".join(ids).encode())
     return digest.hexdigest()

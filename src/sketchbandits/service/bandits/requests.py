@@ -1,4 +1,4 @@
-"""What a ledger is asked: decisions and rewards, which come in groups, and operations, which come alone."""
+"""Requests to a ledger: decisions and rewards, which are planned in groups, and operations, one at a time."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,16 +8,27 @@ from sketchbandits.service.bandits.config import BanditConfig
 
 
 class Refusal(Exception):
-    """A request that cannot be met: an HTTP status, a word for programs, a sentence for people."""
+    """A request that cannot be met: a word for programs, a sentence for people. HTTP knows a status for each word."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
-        self.status, self.code, self.message = status, code, message
+        self.code, self.message = code, message
+
+
+class UnknownArm(ValueError):
+    """An id that no arm of the bandit ever had."""
+
+
+def refusal_of(error: Exception) -> Refusal:
+    """The refusal of a request with a value that is not allowed."""
+    if isinstance(error, UnknownArm):
+        return Refusal("unknown_arm", str(error))
+    return Refusal("bad_value", str(error) or "arms and policy must fit into memory")
 
 
 def internal() -> Refusal:
-    """What is said of anything that nobody foresaw."""
-    return Refusal(500, "internal", "something went wrong here; it is in the service's log")
+    """The answer to a request that an unforeseen error ended."""
+    return Refusal("internal", "something went wrong here; it is in the service's log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +43,7 @@ class Decide:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """Book the rewards of decisions: pairs of id and value."""
+    """Record the rewards of decisions: pairs of id and value."""
 
     bandit: str
     items: tuple[tuple[str, float], ...]

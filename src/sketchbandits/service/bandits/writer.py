@@ -15,8 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
-from sketchbandits.service.bandits.bandit import Change
-from sketchbandits.service.bandits.ledger import Facts, Ledger, Plan
+from sketchbandits.service.bandits.changes import Change
+from sketchbandits.service.bandits.ledger import Ledger
+from sketchbandits.service.bandits.operations import plan_operation
+from sketchbandits.service.bandits.planning import Facts, Plan, plan_defaults, plan_group, questions
 from sketchbandits.service.bandits.requests import Answer, CreateBandit, Operation, Refusal, Request, Reward, internal
 from sketchbandits.service.bandits.snapshots import Snapshots, frozen
 from sketchbandits.service.log import EventLog, NotStored
@@ -79,10 +81,10 @@ class Writer:
         """Queue a request; the future has its answer once that is durable. Refused where the queue is full."""
         size = _size(request)
         if self._stopping or self.failure is not None:
-            raise Refusal(503, "stopping", "the service is stopping: ask again shortly")
+            raise Refusal("stopping", "the service is stopping: ask again shortly")
         if self.waiting + size > self.limit and self.waiting:
             self.stats.refused += 1
-            raise Refusal(503, "busy", f"{self.waiting} decisions and rewards are waiting: ask again shortly")
+            raise Refusal("busy", f"{self.waiting} decisions and rewards are waiting: ask again shortly")
         job = _Job(request, size, asyncio.get_running_loop().create_future())
         self.waiting += size
         self._jobs.append(job)
@@ -134,7 +136,7 @@ class Writer:
     async def _defaults(self) -> None:
         if self._rest() > 0.0:
             return
-        plan = self.ledger.plan_defaults(self.clock(), GROUP)
+        plan = plan_defaults(self.ledger, self.clock(), GROUP)
         if plan.changes and not await self._commit(plan.changes):
             self._defaults_rest_until = time.monotonic() + RETRY_SECONDS
 
@@ -156,7 +158,7 @@ class Writer:
         try:
             plan = await self._serve([job.request for job in jobs])
         finally:
-            missing = Refusal(503, "failed", "the service has failed and whether it was done is not known: ask again")
+            missing = Refusal("failed", "the service has failed and whether it was done is not known: ask again")
             for job, answer in zip(jobs, plan.answers or [missing] * len(jobs), strict=True):
                 self._reply(job, answer)
 
@@ -168,14 +170,14 @@ class Writer:
         except NotStored as error:
             self._note_refusal(error)
             return Plan(answers=[_refused_by_storage({})] * len(requests))
-        plan = self.ledger.plan(requests, facts, self.clock())
+        plan = plan_group(self.ledger, requests, facts, self.clock())
         if plan.changes and not await self._commit(plan.changes):
             plan.answers = [_refused_by_storage(answer) for answer in plan.answers]
         return plan
 
     async def _facts(self, requests: Sequence[Request]) -> Facts:
         """What the log knows of keys and decisions that are not in memory; most groups ask nothing."""
-        asked = self.ledger.questions(requests)
+        asked = questions(self.ledger, requests)
         if not asked.records and not asked.decisions:
             return Facts({}, {})
         return await self._in_disk_thread(partial(_look_up, self.log, *asked))
@@ -183,7 +185,7 @@ class Writer:
     async def _operate(self, operation: Operation) -> Plan:
         try:
             change, built = await self._in_disk_thread(
-                partial(self.ledger.plan_operation, operation, self.clock())
+                partial(plan_operation, self.ledger, operation, self.clock())
             )  # beside: a copy may take long, and nothing else changes the ledger meanwhile
         except Refusal as refusal:
             return Plan(answers=[refusal])
@@ -225,10 +227,10 @@ class Writer:
 
     def _drop_all(self) -> None:
         while self._jobs:
-            self._reply(self._jobs.popleft(), Refusal(503, "stopping", "the service is stopping: ask again shortly"))
+            self._reply(self._jobs.popleft(), Refusal("stopping", "the service is stopping: ask again shortly"))
 
     def _snapshot_if_due(self) -> None:
-        """Begin a snapshot after enough records; copying all policies for it takes time, hence a pause after a failure."""
+        """Begin a snapshot after enough records; after a failure not before a pause, since copying takes time."""
         if self._snapshot_task is not None and not self._snapshot_task.done():
             return
         due = self.log.last.seq - self.snapshot.seq >= self.snapshot_every
@@ -269,4 +271,4 @@ def _refused_by_storage(answer: Answer) -> Answer:
     """Refusals stand; whatever was to be stored was not."""
     if isinstance(answer, Refusal):
         return answer
-    return Refusal(503, "storage", "the log could not be written, nothing has changed: ask again later")
+    return Refusal("storage", "the log could not be written, nothing has changed: ask again later")

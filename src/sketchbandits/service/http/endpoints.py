@@ -10,13 +10,22 @@ from pydantic import BaseModel
 
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.bandits.requests import AddArms, Answer, CreateBandit, Decide, Refusal, RemoveArms, Reward
-from sketchbandits.service.http import schemas, views
+from sketchbandits.service.http import answers, schemas, views
+from sketchbandits.service.http.traffic import Traffic
 from sketchbandits.service.keys import ADMIN, CLIENT
 from sketchbandits.service.service import Service
 
 Result = tuple[int, dict[str, Any]]
-Handler = Callable[[Service, Any, Any], Awaitable[Result]]
+Handler = Callable[["Context", Any, Any], Awaitable[Result]]
 Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an endpoint works with."""
+
+    service: Service
+    traffic: Traffic
 
 
 @dataclass(frozen=True)
@@ -35,89 +44,89 @@ class Endpoint:
     refusals: tuple[int, ...] = ()
 
 
-async def decide(service: Service, query: Any, body: schemas.DecisionRequest) -> Result:
+async def decide(context: Context, query: Any, body: schemas.DecisionRequest) -> Result:
     """Choose arms."""
     available = None if body.available is None else tuple(body.available)
-    return 200, await _answered(service, Decide(body.bandit, available, body.key, body.count))
+    return 200, await _answered(context.service, Decide(body.bandit, available, body.key, body.count))
 
 
-async def reward(service: Service, query: Any, body: schemas.SingleReward | schemas.ManyRewards) -> Result:
+async def reward(context: Context, query: Any, body: schemas.SingleReward | schemas.ManyRewards) -> Result:
     """Book rewards."""
     single = isinstance(body, schemas.SingleReward)
     items = (body,) if isinstance(body, schemas.SingleReward) else body.rewards
     pairs = tuple((item.decision_id, float(item.reward)) for item in items)
-    answer = await _answered(service, Reward(body.bandit, pairs))
+    answer = await _answered(context.service, Reward(body.bandit, pairs))
     status = {"unknown": 404, "conflict": 409}.get(answer["results"][0]["status"], 200) if single else 200
     return status, answer
 
 
-async def list_arms(service: Service, query: schemas.ArmsQuery, body: None) -> Result:
+async def list_arms(context: Context, query: schemas.ArmsQuery, body: None) -> Result:
     """A page of arms."""
-    service.owner()
-    return 200, views.arms_page(service.ledger.bandit(query.bandit), query)
+    context.service.owner()
+    return 200, views.arms_page(context.service.ledger.bandit(query.bandit), query)
 
 
-async def add_arms(service: Service, query: Any, body: schemas.ArmsRequest) -> Result:
+async def add_arms(context: Context, query: Any, body: schemas.ArmsRequest) -> Result:
     """Add arms."""
     ids, features = _table(body.arms)
-    await _answered(service, AddArms(body.bandit, ids, features))
-    total = service.ledger.bandit(body.bandit).active.size
+    await _answered(context.service, AddArms(body.bandit, ids, features))
+    total = context.service.ledger.bandit(body.bandit).active.size
     return 201, {"bandit": body.bandit, "added": len(ids), "total": int(total)}
 
 
-async def remove_arms(service: Service, query: schemas.RemovalQuery, body: None) -> Result:
+async def remove_arms(context: Context, query: schemas.RemovalQuery, body: None) -> Result:
     """Remove arms."""
-    answer = await _answered(service, RemoveArms(query.bandit, tuple(query.id)))
-    left = service.ledger.bandit(query.bandit).active.size
+    answer = await _answered(context.service, RemoveArms(query.bandit, tuple(query.id)))
+    left = context.service.ledger.bandit(query.bandit).active.size
     return 200, {"bandit": query.bandit, "removed": answer["changed"], "active": int(left)}
 
 
-async def list_bandits(service: Service, query: Any, body: None) -> Result:
+async def list_bandits(context: Context, query: Any, body: None) -> Result:
     """All bandits."""
-    service.owner()
-    return 200, {"bandits": [views.bandit_entry(bandit) for bandit in service.ledger.bandits.values()]}
+    context.service.owner()
+    return 200, {"bandits": [views.bandit_entry(bandit) for bandit in context.service.ledger.bandits.values()]}
 
 
-async def create_bandit(service: Service, query: Any, body: schemas.BanditRequest) -> Result:
+async def create_bandit(context: Context, query: Any, body: schemas.BanditRequest) -> Result:
     """Create a bandit."""
     ids, features = _table(body.arms)
     try:
         config = BanditConfig(**body.model_dump(exclude={"name", "arms"}))
     except ValueError as error:
-        raise Refusal(422, "bad_value", str(error)) from None
-    await _answered(service, CreateBandit(body.name, config, ids, features))
-    return 201, views.bandit_entry(service.ledger.bandits[body.name])
+        raise Refusal("bad_value", str(error)) from None
+    await _answered(context.service, CreateBandit(body.name, config, ids, features))
+    return 201, views.bandit_entry(context.service.ledger.bandits[body.name])
 
 
-async def show_policy(service: Service, query: schemas.PolicyQuery, body: None) -> Result:
+async def show_policy(context: Context, query: schemas.PolicyQuery, body: None) -> Result:
     """A policy from inside."""
-    service.owner()
-    return 200, views.policy_view(service.ledger.bandit(query.bandit), query.limit)
+    context.service.owner()
+    return 200, views.policy_view(context.service.ledger.bandit(query.bandit), query.limit)
 
 
-async def show_activity(service: Service, query: schemas.BanditQuery, body: None) -> Result:
+async def show_activity(context: Context, query: schemas.BanditQuery, body: None) -> Result:
     """The last day of a bandit, and how the service is doing."""
-    writer = service.owner()
-    minutes = views.minutes(service.ledger.bandit(query.bandit))
+    writer = context.service.owner()
+    minutes = views.minutes(context.service.ledger.bandit(query.bandit))
     log = {"records": writer.log.last.seq, "snapshot": writer.snapshot.seq, "cut": len(writer.log.cuts)}
     queue = {"waiting": writer.waiting, "limit": writer.limit}
     return 200, {
         "bandit": query.bandit,
         "minutes": minutes,
-        "latency": views.latency(service.latency),
+        "latency": context.traffic.decision_latency(),
         "queue": queue,
         "log": log,
     }
 
 
-async def health(service: Service, query: Any, body: None) -> Result:
+async def health(context: Context, query: Any, body: None) -> Result:
     """The process lives."""
     return 200, {"status": "ok"}
 
 
-async def readiness(service: Service, query: Any, body: None) -> Result:
+async def readiness(context: Context, query: Any, body: None) -> Result:
     """Decisions are served."""
-    service.owner()
+    context.service.owner()
     return 200, {"status": "ready"}
 
 
@@ -137,14 +146,14 @@ async def _answered(service: Service, request: Any) -> dict[str, Any]:
 def _give_up(future: "asyncio.Future[Answer]") -> None:
     if not future.done():
         message = "no answer in time; whether it was done is not known: ask again with the same key"
-        future.set_result(Refusal(503, "timeout", message))
+        future.set_result(Refusal("timeout", message))
 
 
 def _table(arms: list[schemas.Arm]) -> tuple[tuple[str, ...], Any]:
     sizes = {len(arm.features) for arm in arms}
     if len(sizes) > 1:
         found = f"{min(sizes)} and {max(sizes)}"
-        raise Refusal(422, "bad_value", f"arms must have equally many features, got {found}")
+        raise Refusal("bad_value", f"arms must have equally many features, got {found}")
     return tuple(arm.id for arm in arms), np.array([arm.features for arm in arms], np.float64)
 
 
@@ -154,7 +163,7 @@ ENDPOINTS = (
         "/v1/decisions",
         "decide",
         decide,
-        {200: schemas.DecisionAnswer},
+        {200: answers.DecisionAnswer},
         "Ask which arm to play. Outstanding decisions count as pending, so that a burst is spread over arms.",
         bodies=(schemas.DecisionRequest,),
         refusals=(404, 409),
@@ -164,7 +173,7 @@ ENDPOINTS = (
         "/v1/rewards",
         "reward",
         reward,
-        {200: schemas.RewardAnswer, 404: schemas.RewardAnswer, 409: schemas.RewardAnswer},
+        {200: answers.RewardAnswer, 404: answers.RewardAnswer, 409: answers.RewardAnswer},
         "Book rewards: late, in any order, twice. One alone answers 404 if unknown and 409 if in conflict.",
         bodies=(schemas.SingleReward, schemas.ManyRewards),
         refusals=(404,),
@@ -174,7 +183,7 @@ ENDPOINTS = (
         "/v1/arms",
         "list_arms",
         list_arms,
-        {200: schemas.ArmsAnswer},
+        {200: answers.ArmsAnswer},
         "Arms with pulls, means and bounds.",
         query=schemas.ArmsQuery,
         refusals=(404,),
@@ -184,7 +193,7 @@ ENDPOINTS = (
         "/v1/arms",
         "add_arms",
         add_arms,
-        {201: schemas.ArmsAdded},
+        {201: answers.ArmsAdded},
         "Add arms; nothing that was learnt is lost.",
         role=ADMIN,
         bodies=(schemas.ArmsRequest,),
@@ -195,21 +204,21 @@ ENDPOINTS = (
         "/v1/arms",
         "remove_arms",
         remove_arms,
-        {200: schemas.ArmsRemoved},
+        {200: answers.ArmsRemoved},
         "Never play these arms again; their outstanding rewards may still come.",
         role=ADMIN,
         query=schemas.RemovalQuery,
         refusals=(404,),
     ),
     Endpoint(
-        "GET", "/v1/bandits", "list_bandits", list_bandits, {200: schemas.BanditsAnswer}, "All bandits in numbers."
+        "GET", "/v1/bandits", "list_bandits", list_bandits, {200: answers.BanditsAnswer}, "All bandits in numbers."
     ),
     Endpoint(
         "POST",
         "/v1/bandits",
         "create_bandit",
         create_bandit,
-        {201: schemas.BanditEntry},
+        {201: answers.BanditEntry},
         "Create a bandit with its arms.",
         role=ADMIN,
         bodies=(schemas.BanditRequest,),
@@ -220,7 +229,7 @@ ENDPOINTS = (
         "/v1/policy",
         "show_policy",
         show_policy,
-        {200: schemas.PolicyAnswer},
+        {200: answers.PolicyAnswer},
         "A policy's settings, memory, and clusters with their sentinels.",
         query=schemas.PolicyQuery,
         refusals=(404,),
@@ -230,11 +239,11 @@ ENDPOINTS = (
         "/v1/activity",
         "show_activity",
         show_activity,
-        {200: schemas.ActivityAnswer},
+        {200: answers.ActivityAnswer},
         "Decisions and rewards of the last day by minutes; latency, queue and log.",
         query=schemas.BanditQuery,
         refusals=(404,),
     ),
-    Endpoint("GET", "/healthz", "health", health, {200: schemas.StatusAnswer}, "The process lives.", role=None),
-    Endpoint("GET", "/readyz", "readiness", readiness, {200: schemas.StatusAnswer}, "Decisions are served.", role=None),
+    Endpoint("GET", "/healthz", "health", health, {200: answers.StatusAnswer}, "The process lives.", role=None),
+    Endpoint("GET", "/readyz", "readiness", readiness, {200: answers.StatusAnswer}, "Decisions are served.", role=None),
 )

@@ -1,58 +1,21 @@
-"""Numbers for Prometheus, and the latencies that the dashboard shows.
+"""Numbers for Prometheus.
 
-Counters live where things are counted; they are read when somebody asks, so that a request pays for no more than one
-addition into a histogram.
+Counters live where things are counted and are read when `exposition` is called, so that a request costs no more than
+one addition to a histogram.
 """
 
-import bisect
-import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-if TYPE_CHECKING:
-    from sketchbandits.service.service import Service
-
-# Upper ends in seconds, each 1.26 times the last: a percentile read off them is within 12 %.
-ENDS = tuple(1e-4 * 10 ** (i / 10) for i in range(52))
-
-
-class Histogram:
-    """Counts between fixed ends."""
-
-    def __init__(self) -> None:
-        self.counts = [0] * (len(ENDS) + 1)
-        self.sum = 0.0
-
-    def add(self, seconds: float) -> None:
-        """One more observation."""
-        self.counts[bisect.bisect_left(ENDS, seconds)] += 1
-        self.sum += seconds
-
-    @property
-    def count(self) -> int:
-        """How many observations."""
-        return sum(self.counts)
-
-    def percentile(self, share: float) -> float | None:
-        """The end below which this share lies, in seconds; none without observations."""
-        if not (count := self.count):
-            return None
-        wanted = share * count
-        place = bisect.bisect_left(list(itertools.accumulate(self.counts)), wanted)
-        return ENDS[min(place, len(ENDS) - 1)]
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """As Prometheus takes them: at most one in three."""
-        sums = list(itertools.accumulate(self.counts))
-        return [*((f"{ENDS[i]:.6g}", sums[i]) for i in range(0, len(ENDS), 3)), ("+Inf", sums[-1])]
+from sketchbandits.service.http.traffic import Traffic
+from sketchbandits.service.service import Service
 
 
 class _Collector:
-    def __init__(self, service: "Service") -> None:
-        self.service = service
+    def __init__(self, service: Service, traffic: Traffic) -> None:
+        self.service, self.traffic = service, traffic
 
     def collect(self) -> Iterator[Metric]:
         yield from self._requests()
@@ -73,13 +36,13 @@ class _Collector:
     def _requests(self) -> Iterator[Metric]:
         yield GaugeMetricFamily("sketchbandits_ready", "Whether requests are served.", float(self.service.ready))
         answers = CounterMetricFamily("sketchbandits_answers", "HTTP answers.", labels=["method", "path", "status"])
-        for (method, path, status), count in self.service.answers.items():
+        for (method, path, status), count in self.traffic.answers.items():
             answers.add_metric([method, path, str(status)], count)
         yield answers
         latency = HistogramMetricFamily(
             "sketchbandits_request_seconds", "From request to answer.", labels=["path"], unit="seconds"
         )
-        for path, histogram in self.service.latency.items():
+        for path, histogram in self.traffic.latency.items():
             latency.add_metric([path], histogram.buckets(), histogram.sum)
         yield latency
 
@@ -87,8 +50,8 @@ class _Collector:
         bandits = self.service.ledger.bandits.values()
         for name, text in (
             ("decisions", "Decisions made."),
-            ("rewards", "Rewards booked, those of deadlines too."),
-            ("defaults", "Rewards that the deadline booked."),
+            ("rewards", "Rewards recorded, default rewards included."),
+            ("defaults", "Default rewards recorded at deadlines."),
         ):
             counter = CounterMetricFamily(f"sketchbandits_{name}", text, labels=["bandit"])
             for bandit in bandits:
@@ -103,8 +66,8 @@ class _Collector:
         yield from (total, outstanding)
 
 
-def exposition(service: "Service") -> bytes:
+def exposition(service: Service, traffic: Traffic) -> bytes:
     """The text that Prometheus reads."""
     registry = CollectorRegistry()
-    registry.register(_Collector(service))
+    registry.register(_Collector(service, traffic))
     return generate_latest(registry)

@@ -6,8 +6,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from sketchbandits import __version__
+from sketchbandits.service.http.answers import ErrorAnswer
 from sketchbandits.service.http.endpoints import ENDPOINTS, Endpoint
-from sketchbandits.service.http.schemas import ErrorAnswer
 from sketchbandits.service.keys import ADMIN
 
 REFUSALS = {

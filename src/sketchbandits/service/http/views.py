@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from sketchbandits import snapshot
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.service.bandits.bandit import Bandit
-from sketchbandits.service.http.metrics import Histogram
 from sketchbandits.service.http.schemas import ArmsQuery
 
 
@@ -114,14 +113,3 @@ def _shown(value: Any) -> Any:
     if isinstance(value, bool | int | str | None):
         return value
     return _finite(value) if isinstance(value, float) else repr(value)
-
-
-def latency(histograms: dict[str, Histogram]) -> dict[str, Any]:
-    """Of decisions and rewards together."""
-    both = Histogram()
-    for path in ("/v1/decisions", "/v1/rewards"):
-        if path in histograms:
-            both.counts = [a + b for a, b in zip(both.counts, histograms[path].counts, strict=True)]
-    shares = {"p50_ms": 0.5, "p99_ms": 0.99, "p999_ms": 0.999}
-    values = {name: both.percentile(share) for name, share in shares.items()}
-    return {"count": both.count, **{name: None if value is None else 1e3 * value for name, value in values.items()}}

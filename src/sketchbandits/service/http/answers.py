@@ -1,0 +1,193 @@
+"""The JSON that the service answers with; the OpenAPI document describes these models."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from sketchbandits.service.http.schemas import ArmId, Body, DecisionId, Name
+
+
+class Decision(Body):
+    """An arm to play; hand the id back with its reward."""
+
+    decision_id: DecisionId
+    arm: ArmId
+    bound: float | None = Field(description="The arm's upper confidence bound; null where it is infinite.")
+    probability: float = Field(description="With which the arm was chosen: 1 unless the bandit explores at random.")
+
+
+class DecisionAnswer(Body):
+    """Decisions, durable when they are seen."""
+
+    bandit: Name
+    decisions: list[Decision]
+    repeated: bool = Field(description="Whether this key was answered before; this is that answer.")
+
+
+class RewardResult(Body):
+    """What became of a reward."""
+
+    decision_id: DecisionId
+    status: Literal["accepted", "known", "unknown", "conflict"]
+
+
+class RewardAnswer(Body):
+    """accepted: booked now; known: booked before; conflict: booked before with another value; unknown: no decision."""
+
+    results: list[RewardResult]
+
+
+class ArmsAdded(Body):
+    """How many there are now."""
+
+    bandit: Name
+    added: int
+    total: int
+
+
+class ArmsRemoved(Body):
+    """How many are left."""
+
+    bandit: Name
+    removed: int
+    active: int
+
+
+class ArmEntry(Body):
+    """An arm as it stands."""
+
+    id: ArmId
+    pulls: int = Field(description="Rewards booked.")
+    mean: float | None
+    bound: float | None
+    active: bool
+    pending: int = Field(description="Outstanding decisions.")
+
+
+class ArmsAnswer(Body):
+    """A page of arms."""
+
+    bandit: Name
+    total: int
+    arms: list[ArmEntry]
+
+
+class BanditEntry(Body):
+    """A bandit in numbers."""
+
+    name: Name
+    policy: str
+    arms: int
+    dimension: int
+    decisions: int
+    rewards: int
+    outstanding: int
+    defaults: int = Field(description="Rewards that the deadline booked.")
+    mean_reward: float | None
+    created: float
+
+
+class BanditsAnswer(Body):
+    """All bandits."""
+
+    bandits: list[BanditEntry]
+
+
+class Sentinel(Body):
+    """The arm with a cluster's largest bound."""
+
+    arm: ArmId
+    bound: float | None
+
+
+class Cluster(Body):
+    """Arms that share a span."""
+
+    cluster: int
+    arms: int
+    rank: int
+    pulls: int
+    sentinel: Sentinel
+
+
+class Clusters(Body):
+    """The clusters with the largest sentinels."""
+
+    total: int
+    shown: list[Cluster]
+
+
+class PolicyAnswer(Body):
+    """A policy from inside."""
+
+    bandit: Name
+    policy: str
+    settings: dict[str, Any]
+    arms: int
+    dimension: int
+    rewards: int
+    memory_bytes: int
+    clusters: Clusters | None
+
+
+class Minute(Body):
+    """What happened in a minute."""
+
+    time: int
+    decisions: int
+    rewards: int
+    reward_sum: float
+    defaults: int
+
+
+class Latency(Body):
+    """How long decisions and rewards took since the service began."""
+
+    count: int
+    p50_ms: float | None
+    p99_ms: float | None
+    p999_ms: float | None
+
+
+class Queue(Body):
+    """How many decisions and rewards wait."""
+
+    waiting: int
+    limit: int
+
+
+class Log(Body):
+    """The last record, the last snapshot, and how often the log was cut back."""
+
+    records: int
+    snapshot: int
+    cut: int
+
+
+class ActivityAnswer(Body):
+    """The last day."""
+
+    bandit: Name
+    minutes: list[Minute]
+    latency: Latency
+    queue: Queue
+    log: Log
+
+
+class StatusAnswer(Body):
+    """One word."""
+
+    status: str
+
+
+class ErrorDetail(Body):
+    """A word for programs, a sentence for people."""
+
+    code: str
+    message: str
+
+
+class ErrorAnswer(Body):
+    """Why not."""
+
+    error: ErrorDetail

@@ -1,0 +1,119 @@
+"""What a request says: whose key it has, its query and its body, each checked before the service sees it."""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from sketchbandits.service.bandits.requests import Refusal
+from sketchbandits.service.http.responses import HttpRefusal
+from sketchbandits.service.http.schemas import FIELDS, NoQuery
+from sketchbandits.service.service import Service
+
+_SMALL, _LARGE = 4_096, 100_000  # bytes of a body
+
+
+def _header(request: Request, name: bytes) -> str:
+    """A header's value; for one name this is faster than Starlette's mapping."""
+    for key, value in request.scope["headers"]:
+        if key == name:
+            return str(value, "latin-1")
+    return ""
+
+
+def authorise(service: Service, request: Request, needed: str) -> None:
+    """Refuse a request without a key of the needed role, or, while no key is needed, one for a foreign host."""
+    if service.open:
+        _check_host(service.settings.hosts, request)
+        return
+    scheme, _, key = _header(request, b"authorization").partition(" ")
+    role = service.keys.role_of(key.strip() if scheme.lower() == "bearer" else None)
+    if role is None:
+        raise HttpRefusal(
+            401, "unauthorised", "the header must be 'Authorization: Bearer KEY' with a key that is valid"
+        )
+    if not service.allows(role, needed):
+        raise HttpRefusal(403, "forbidden", f"the key's role must be {needed}, got {role}")
+
+
+def _check_host(hosts: tuple[str, ...] | None, request: Request) -> None:
+    """Without keys, a page from another site must not reach the service through a host name of its own."""
+    if hosts is None:
+        return
+    host = _header(request, b"host")
+    name = host.rsplit(":", 1)[0] if host.rpartition(":")[2].isdecimal() else host
+    if name not in hosts:
+        raise HttpRefusal(400, "bad_host", f"the header Host must be one of {', '.join(hosts)}")
+
+
+def read_query(request: Request, model: type[BaseModel]) -> Any:
+    """The parameters of the query; only ``id`` may be repeated."""
+    if not request.scope["query_string"] and model is NoQuery:
+        return None
+    values: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if name in values and name != "id":
+            raise HttpRefusal(400, "bad_query", f"{name[:50]} must be given once")
+        values[name] = [*values.get(name, []), value] if name == "id" else value
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        entries = error.errors(include_url=False, include_context=False)
+        first = next((entry for entry in entries if entry["type"] == "extra_forbidden"), entries[0])
+        unknown = first["type"] == "extra_forbidden"
+        raise HttpRefusal(400 if unknown else 422, "bad_query", _sentence(first)) from None
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The bytes of a JSON body, at most ``limit``."""
+    if _header(request, b"content-type").partition(";")[0].strip().lower() != "application/json":
+        raise HttpRefusal(415, "not_json", "the header Content-Type must be application/json")
+    if (length := _header(request, b"content-length")).isdecimal() and int(length) > limit:
+        raise HttpRefusal(413, "too_large", f"the body must be at most {limit} bytes")
+    chunks, size, more = [], 0, True
+    while more:  # the server closes a connection that takes too long
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunks.append(message.get("body", b""))
+        size, more = size + len(chunks[-1]), message.get("more_body", False)
+        if size > limit:
+            raise HttpRefusal(413, "too_large", f"the body must be at most {limit} bytes")
+    return b"".join(chunks)
+
+
+async def parse_body(body_type: TypeAdapter[Any], body: bytes) -> Any:
+    """A large body is parsed in a thread, while the event loop goes on serving others."""
+    if len(body) > _LARGE:
+        return await asyncio.to_thread(_parsed, body_type, body)
+    return _parsed(body_type, body)
+
+
+def _parsed(body_type: TypeAdapter[Any], body: bytes) -> Any:
+    if len(body) > _SMALL:
+        with contextlib.suppress(ValueError, RecursionError):  # pydantic says what is wrong
+            json.loads(body, object_pairs_hook=_few_fields)
+    try:
+        return body_type.validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        broken = first["type"] == "json_invalid"
+        raise HttpRefusal(400 if broken else 422, "bad_json" if broken else "bad_value", _sentence(first)) from None
+
+
+def _few_fields(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse immediately what would otherwise be refused field by field, in seconds."""
+    if len(pairs) > FIELDS:
+        raise Refusal("bad_value", f"the body must have at most {FIELDS} fields in an object, got {len(pairs)}")
+
+
+def _sentence(entry: Any) -> str:
+    """Where it is, what is allowed, what was given."""
+    place = ".".join(str(part) for part in entry["loc"] if not str(part)[:1].isupper()) or "the body"
+    given = repr(entry["input"])
+    shown = given if len(given) <= 80 else f"{given[:77]}..."
+    wrong = entry["msg"].removeprefix("Value error, ")
+    return f"{place}: {wrong[:1].lower()}{wrong[1:]}, got {shown}"
