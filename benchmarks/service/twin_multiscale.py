@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 import naive
 
-SKETCH_SIZE = 5  # the service's, where a bandit is not given one
+SKETCH_SIZE = 5  # of bandits that version 0.1.0 created without one
 SPARE = 8  # CS-LB makes one more empty cluster for so many
 
 

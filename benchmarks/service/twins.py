@@ -73,15 +73,17 @@ KINDS = {  # policy: twin, slow policy, the options that it knows, under which n
     "soful": (Fixed, naive.SOFUL, _SKETCHED),
     "cbscfd": (Fixed, naive.CBSCFD, _SKETCHED),
 }
+NEUTRAL = {"tolerance": 0.0, "engine": "coordinates", "scan": "auto", "exploration": "ucb"}  # as though not given
 
 
 def twin_of(config, arms):
     """The twin of a bandit as the log describes it, None where there is none for its policy and options."""
     options = {name: _value(value) for name, value in config["options"].items()}
+    options = {name: value for name, value in options.items() if value is not None and NEUTRAL.get(name) != value}
     wrapper, policy, known = KINDS.get(config["policy"], (None, None, set()))
     if policy is None or set(options) - known:
         return None
-    if "sketch_size" in known:
+    if "sketch_size" in known:  # version 0.1.0 did not record it
         options.setdefault("sketch_size", SKETCH_SIZE)
     if "exploration" in options:
         options["c"] = options.pop("exploration")
