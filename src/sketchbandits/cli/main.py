@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from sketchbandits import __version__
-from sketchbandits.cli import beyond, inspect, reproduce, service, simulate, terminal
+from sketchbandits.cli import beyond, inspect, keys, log, replay, reproduce, serve, simulate, terminal
 
 INTERRUPTED = "interrupted"
 
@@ -21,10 +21,10 @@ app.command("reproduce")(reproduce.command)
 app.command("beyond")(beyond.command)
 app.command("simulate")(simulate.command)
 app.command("inspect")(inspect.command)
-app.command("serve")(service.serve_command)
-app.add_typer(service.keys_app, name="keys")
-app.command("log")(service.log_command)
-app.command("replay")(service.replay_command)
+app.command("serve")(serve.command)
+app.add_typer(keys.app, name="keys")
+app.command("log")(log.command)
+app.command("replay")(replay.command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
