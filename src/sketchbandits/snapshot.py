@@ -102,7 +102,8 @@ def of_kind(saved: Saved, *kinds: str) -> Saved:
     """``saved``, refused where another class wrote it."""
     if saved.kind not in kinds:
         allowed = " or ".join(kinds)
-        raise ValueError(f"path must be a saved {allowed}, got a {saved.kind} in {saved.path!r}")
+        form = f" of {saved.settings['name']}" if "name" in saved.settings else ""
+        raise ValueError(f"path must be a saved {allowed}, got a {saved.kind}{form} in {saved.path!r}")
     return saved
 
 

@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.contextual import ContextualRidge
+from sketchbandits.policies.contextual_form import ContextualForm, OwnParameters
 from sketchbandits.policies.fits.ridge import RidgePolicy, build
-from sketchbandits.policies.parameters import check_shared, constant_radius
+from sketchbandits.policies.parameters import constant_radius
 from sketchbandits.snapshot import Saved, take_array
 
 
@@ -26,32 +27,36 @@ def draw_projection(generator: np.random.Generator, sketch_size: int, dim: int) 
     return generator.standard_normal((sketch_size, dim)) / np.sqrt(sketch_size)
 
 
-class CBRAP(RidgePolicy):
+class CBRAP(ContextualForm, RidgePolicy):
     """CBRAP on a fixed arm set; `contextual` for a fresh arm set each round. ``seed`` draws the projection."""
+
+    contextual = OwnParameters()
+    contextual_class = ContextualRidge
 
     def __init__(
         self, arms: ArrayLike, *, sketch_size: int, alpha: float = 1.0, ridge: float = 1.0, seed: Any = None
     ) -> None:
         super().__init__(arms)
-        sketch_size = validate.whole("sketch_size", sketch_size)
-        alpha = validate.number("alpha", alpha, least=0.0)
-        ridge = validate.positive("ridge", ridge)
-        self.settings = {"sketch_size": sketch_size, "alpha": alpha, "ridge": ridge}
+        self.settings = self._checked(sketch_size, alpha, ridge)
+        radius = constant_radius(self.settings["alpha"], self.settings["ridge"])
         with self._warm_up():
-            self.projection = draw_projection(validate.generator(seed), sketch_size, self.dim)
-            self.state = build(self.arms @ self.projection.T, constant_radius(alpha, ridge))
+            self.projection = draw_projection(validate.generator(seed), self.settings["sketch_size"], self.dim)
+            self.state = build(self.arms @ self.projection.T, radius)
 
     @staticmethod
-    def contextual(
-        *, dim: int, sketch_size: int, alpha: float = 1.0, ridge: float = 1.0, seed: Any = None
-    ) -> ContextualRidge:
-        """CBRAP for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
-        dim = validate.whole("dim", dim)
-        sketch_size = validate.whole("sketch_size", sketch_size)
-        projection = draw_projection(validate.generator(seed), sketch_size, dim)
-        shared = check_shared(ridge, 1.0, 1.0, None, 0.5, None)
-        alpha = validate.number("alpha", alpha, least=0.0)
-        return ContextualRidge(dim=dim, shared=shared, radius=alpha, name="CBRAP", projection=projection, seed=0)
+    def _checked(sketch_size: int, alpha: float, ridge: float) -> dict[str, Any]:
+        return {
+            "sketch_size": validate.whole("sketch_size", sketch_size),
+            "alpha": validate.number("alpha", alpha, least=0.0),
+            "ridge": validate.positive("ridge", ridge),
+        }
+
+    @classmethod
+    def _contextual(cls, *, dim: int, sketch_size: int, alpha: float, ridge: float, seed: Any) -> ContextualRidge:
+        dim, settings = validate.whole("dim", dim), cls._checked(sketch_size, alpha, ridge)
+        projection = draw_projection(validate.generator(seed), settings["sketch_size"], dim)
+        radius = constant_radius(settings["alpha"], settings["ridge"])
+        return ContextualRidge(cls.__name__, dim, settings, radius, projection=projection, seed=0)
 
     def _extra(self) -> dict[str, Any]:
         return {"projection": self.projection}

@@ -14,17 +14,15 @@ on heavy-tailed spectra, since alpha then grows with T.
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from sketchbandits import validate
-from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
-from sketchbandits.policies.fits.sketched import SketchedPolicy
-from sketchbandits.policies.parameters import Radius, check_radius, check_shared
-from sketchbandits.sketches.base import fixed_size_state
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.policies.fits.contextual_sketched import SketchedBothWays
+from sketchbandits.policies.parameters import Radius, check_sketched
+from sketchbandits.sketches.base import SketchState, fixed_size_state
 
 
-class CBSCFD(SketchedPolicy):
+class CBSCFD(SketchedBothWays):
     """CBSCFD on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random."""
 
     def __init__(
@@ -42,41 +40,14 @@ class CBSCFD(SketchedPolicy):
         seed: Any = None,
     ) -> None:
         super().__init__(arms)
-        sketch_size = validate.whole("sketch_size", sketch_size)
-        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
-        sketch = fixed_size_state(self.dim, sketch_size, shared.ridge, shrink, compensated=True)
-        self.settings = {
-            "sketch_size": sketch_size,
-            **shared._asdict(),
-            "radius": check_radius(radius),
-            "shrink": shrink,
-        }
-        self._start(shared, radius, sketch, np.zeros(0), seed)
+        shared = {"ridge": ridge, "noise": noise, "theta_norm": theta_norm, "arm_norm": arm_norm, "delta": delta}
+        self._start(self._checked(self.arms, sketch_size=sketch_size, radius=radius, shrink=shrink, **shared), seed)
 
-    @staticmethod
-    def contextual(
-        *,
-        dim: int,
-        sketch_size: int,
-        ridge: float = 1.0,
-        noise: float = 1.0,
-        theta_norm: float = 1.0,
-        arm_norm: float | None = None,
-        delta: float = 0.01,
-        radius: Radius = "closed",
-        shrink: str = "buffered",
-        seed: Any = None,
-    ) -> ContextualSketch:
-        """CBSCFD for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
-        dim, sketch_size = validate.whole("dim", dim), validate.whole("sketch_size", sketch_size)
-        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, None)
-        sketch = fixed_size_state(dim, sketch_size, shared.ridge, shrink, compensated=True)
-        settings = {"name": "CBSCFD", "sketch_size": sketch_size, "shrink": shrink}
-        return ContextualSketch(
-            settings=settings,
-            shared=shared,
-            radius=check_radius(radius),
-            sketch=sketch,
-            sampling=np.zeros(0),
-            seed=seed,
-        )
+    @classmethod
+    def _checked(cls, arms: Floats | None, **given: Any) -> dict[str, Any]:
+        return check_sketched(arms, **given)
+
+    @classmethod
+    def _sketch(cls, settings: dict[str, Any], dim: int) -> SketchState:
+        size = settings["sketch_size"]
+        return fixed_size_state(dim, size, settings["ridge"], settings["shrink"], compensated=True)

@@ -5,7 +5,6 @@ Givens rotations, which need no refit. O(d^2) an update, O(n d^2) to
 bound n contexts (O(n d + d^2) for a Thompson draw), O(d^2) memory.
 """
 
-import math
 from collections.abc import Callable
 from os import PathLike
 from typing import Annotated, Any, NamedTuple, Self
@@ -20,7 +19,7 @@ from sketchbandits.kernels.counter import new_key, normals
 from sketchbandits.kernels.linalg import Floats, solve_upper, tied_argmax, triangular_norms, triangular_step
 from sketchbandits.policies.guard import Guarded, all_or_nothing, exclusive
 from sketchbandits.policies.inputs import checked_rewards
-from sketchbandits.policies.parameters import Radius, Shared, called_radius, constant_radius, radius_array
+from sketchbandits.policies.parameters import called_radius
 
 SAMPLES, LOGDET = range(2)
 
@@ -68,7 +67,7 @@ class ContextualPolicy(Guarded):
 
     @exclusive
     def _learn(self, rows: Floats, rewards: Floats) -> None:
-        if not callable(self.settings["radius"]):
+        if not callable(self.settings.get("radius")):
             self._absorb(rows, rewards)
             return
         with all_or_nothing(self):
@@ -119,7 +118,7 @@ class ContextualPolicy(Guarded):
         raise NotImplementedError
 
     def _refresh_radius(self) -> None:
-        if callable(self.settings["radius"]):
+        if callable(self.settings.get("radius")):
             self.state.radius[VALUE] = called_radius(self.settings["radius"], *self._samples())
 
     @exclusive
@@ -199,35 +198,42 @@ def absorb_rows(
 
 
 class ContextualRidge(ContextualPolicy):
-    """OFUL, LinUCB, LinTS or CBRAP on contexts: built by their ``contextual``."""
+    """OFUL, LinUCB, LinTS or CBRAP for contexts: built by their ``contextual``."""
 
     def __init__(
         self,
-        *,
-        dim: int,
-        shared: Shared,
-        radius: Radius | float,
         name: str,
+        dim: int,
+        settings: dict[str, Any],
+        radius: Floats,
+        *,
         sampling: Floats | None = None,
         projection: Floats | None = None,
         seed: Any = None,
     ) -> None:
         super().__init__(dim)
-        self.settings = {"name": name, "dim": self.dim, **shared._asdict(), "radius": radius}
+        self.settings = {"name": name, "dim": self.dim, **settings}
         size = self.dim if projection is None else projection.shape[0]
-        log_share = -math.log(shared.delta)
         self.state = TriangularState(
-            factor=np.eye(size) * np.sqrt(shared.ridge),
+            factor=np.eye(size) * np.sqrt(settings["ridge"]),
             target=np.zeros(size),
             level=np.zeros(2),
-            radius=constant_radius(radius, shared.ridge)
-            if isinstance(radius, float)
-            else radius_array(radius, shared, dim=size, log_share=log_share),
+            radius=radius,
             sampling=np.zeros(0) if sampling is None else sampling,
             key=new_key(validate.generator(seed)),
             projection=np.zeros((0, 0)) if projection is None else projection,
         )
         self._refresh_radius()
+
+    @classmethod
+    def _converted(cls, saved: snapshot.Saved) -> snapshot.Saved:
+        """Format 1 showed parameters of OFUL also for LinUCB and CBRAP, and ``alpha`` under the name ``radius``."""
+        old = saved.settings
+        if saved.format > 1 or old.get("name") not in ("LinUCB", "CBRAP"):
+            return saved
+        size = {"sketch_size": len(saved.arrays["state.target"])} if old["name"] == "CBRAP" else {}
+        settings = {"name": old["name"], "dim": old["dim"], **size, "alpha": old["radius"], "ridge": old["ridge"]}
+        return saved._replace(settings=settings)
 
     @exclusive
     def reseed(self, seed: Any) -> None:

@@ -14,17 +14,16 @@ rho stays below ``error``.
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
-from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
-from sketchbandits.policies.fits.sketched import SketchedPolicy
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.policies.fits.contextual_sketched import SketchedBothWays
 from sketchbandits.policies.parameters import Radius, check_radius, check_shared
-from sketchbandits.sketches.base import block_count, dyadic_state
+from sketchbandits.sketches.base import SketchState, block_count, dyadic_state
 
 
-class DBSLinUCB(SketchedPolicy):
+class DBSLinUCB(SketchedBothWays):
     """DBSLinUCB on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random.
 
     ``sketch_size`` is the size of the first block, ``error`` the most that shrinking may take from any direction.
@@ -46,45 +45,26 @@ class DBSLinUCB(SketchedPolicy):
         seed: Any = None,
     ) -> None:
         super().__init__(arms)
-        sketch_size, error = validate.whole("sketch_size", sketch_size), validate.positive("error", error)
-        compensated = validate.flag("compensated", compensated)
-        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
-        sketch = dyadic_state(self.dim, sketch_size, shared.ridge, error, compensated=compensated)
-        self.settings = {"sketch_size": sketch_size, "error": error, "compensated": compensated}
-        self.settings |= {**shared._asdict(), "radius": check_radius(radius)}
-        self._start(shared, radius, sketch, np.zeros(0), seed)
+        shared = {"ridge": ridge, "noise": noise, "theta_norm": theta_norm, "arm_norm": arm_norm, "delta": delta}
+        own = {"sketch_size": sketch_size, "error": error, "compensated": compensated}
+        self._start(self._checked(self.arms, radius=radius, **own, **shared), seed)
+
+    @classmethod
+    def _checked(cls, arms: Floats | None, **given: Any) -> dict[str, Any]:
+        own = {
+            "sketch_size": validate.whole("sketch_size", given.pop("sketch_size")),
+            "error": validate.positive("error", given.pop("error")),
+            "compensated": validate.flag("compensated", given.pop("compensated")),
+        }
+        radius = check_radius(given.pop("radius"))
+        return {**own, **check_shared(**given, arms=arms)._asdict(), "radius": radius}
+
+    @classmethod
+    def _sketch(cls, settings: dict[str, Any], dim: int) -> SketchState:
+        size, error, compensated = settings["sketch_size"], settings["error"], settings["compensated"]
+        return dyadic_state(dim, size, settings["ridge"], error, compensated=compensated)
 
     @property
     def n_blocks(self) -> int:
         """How many blocks have been opened."""
         return block_count(self.state.sketch, self.settings["sketch_size"])
-
-    @staticmethod
-    def contextual(
-        *,
-        dim: int,
-        sketch_size: int,
-        error: float = 1.0,
-        compensated: bool = False,
-        ridge: float = 1.0,
-        noise: float = 1.0,
-        theta_norm: float = 1.0,
-        arm_norm: float | None = None,
-        delta: float = 0.01,
-        radius: Radius = "closed",
-        seed: Any = None,
-    ) -> ContextualSketch:
-        """DBSLinUCB for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
-        dim, sketch_size = validate.whole("dim", dim), validate.whole("sketch_size", sketch_size)
-        error, compensated = validate.positive("error", error), validate.flag("compensated", compensated)
-        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, None)
-        sketch = dyadic_state(dim, sketch_size, shared.ridge, error, compensated=compensated)
-        settings = {"name": "DBSLinUCB", "sketch_size": sketch_size, "error": error, "compensated": compensated}
-        return ContextualSketch(
-            settings=settings,
-            shared=shared,
-            radius=check_radius(radius),
-            sketch=sketch,
-            sampling=np.zeros(0),
-            seed=seed,
-        )

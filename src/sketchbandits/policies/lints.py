@@ -20,15 +20,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
-from sketchbandits.confidence import HORIZON, SCALE, radius_at, sampling_share
+from sketchbandits.confidence import SCALE, radius_at, sampling_share
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key, normals
 from sketchbandits.kernels.linalg import Floats, Ints, combine, matvec, root_step, tied_argmax
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.contextual import ContextualRidge
+from sketchbandits.policies.contextual_form import ContextualForm, OwnParameters
 from sketchbandits.policies.fits.ridge import LOGDET, SAMPLES, RidgePolicy, book, build, refit_all, step_is_sound
 from sketchbandits.policies.guard import exclusive
-from sketchbandits.policies.parameters import Radius, check_radius, check_shared, radius_array
+from sketchbandits.policies.parameters import Radius, check_radius, check_shared, linear_radius
 from sketchbandits.policies.pending.rule import Mask, draw_round, first_among
 from sketchbandits.policies.rounds import MEAN, WIDTH2, register
 
@@ -95,21 +96,25 @@ def draw_picks(state: LinTSState, index: int, among: Mask, work: Floats, picks: 
 register(LinTSState, absorb=absorb, choose=choose)
 
 
-def sampling_array(scale: float | None, horizon: int | None, delta: float) -> Floats:
-    """The checked scale of Thompson draws, as kernels take it."""
-    free = math.nan if scale is None else validate.number("scale", scale, least=0.0)
-    rounds = 0 if horizon is None else validate.whole("horizon", horizon)
-    return np.array([free, rounds, -math.log(delta)])
+def check_sampling(scale: float | None, horizon: int | None) -> dict[str, Any]:
+    """The checked scale of Thompson draws."""
+    return {
+        "scale": None if scale is None else validate.number("scale", scale, least=0.0),
+        "horizon": None if horizon is None else validate.whole("horizon", horizon),
+    }
 
 
-def sampling_settings(sampling: Floats) -> dict[str, Any]:
-    """What `sampling_array` was made from, as plain numbers."""
-    scale, horizon = float(sampling[SCALE]), int(sampling[HORIZON])
-    return {"scale": None if math.isnan(scale) else scale, "horizon": horizon or None}
+def sampling_array(settings: dict[str, Any]) -> Floats:
+    """The scale of Thompson draws as kernels take it, from a policy's settings."""
+    scale = math.nan if settings["scale"] is None else settings["scale"]
+    return np.array([scale, settings["horizon"] or 0, -math.log(settings["delta"])])
 
 
-class LinTS(RidgePolicy):
+class LinTS(ContextualForm, RidgePolicy):
     """Linear Thompson sampling on a fixed arm set; `contextual` for a fresh arm set each round."""
+
+    contextual = OwnParameters()
+    contextual_class = ContextualRidge
 
     def __init__(
         self,
@@ -126,15 +131,20 @@ class LinTS(RidgePolicy):
         seed: Any = None,
     ) -> None:
         super().__init__(arms)
-        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
-        radius = check_radius(radius)
-        sampling = sampling_array(scale, horizon, shared.delta)
+        shared = {"ridge": ridge, "noise": noise, "theta_norm": theta_norm, "arm_norm": arm_norm, "delta": delta}
+        self.settings = self._checked(self.arms, radius=radius, scale=scale, horizon=horizon, **shared)
         key = new_key(validate.generator(seed))
-        self.settings = {**shared._asdict(), "radius": radius, **sampling_settings(sampling)}
-        array = radius_array(radius, shared, dim=self.dim, log_share=-math.log(shared.delta))
         with self._warm_up():
-            fit = build(self.arms, array)._replace(work=np.zeros(2 * self.dim + self.n_arms))
-            self.state = LinTSState(*fit, sampling=sampling, key=key)
+            fit = build(self.arms, linear_radius(self.settings, self.dim))
+            work = np.zeros(2 * self.dim + self.n_arms)
+            self.state = LinTSState(*fit._replace(work=work), sampling=sampling_array(self.settings), key=key)
+
+    @staticmethod
+    def _checked(
+        arms: Floats | None, *, radius: Radius, scale: float | None, horizon: int | None, **shared: Any
+    ) -> dict[str, Any]:
+        checked = check_shared(**shared, arms=arms)._asdict()
+        return {**checked, "radius": check_radius(radius), **check_sampling(scale, horizon)}
 
     @exclusive
     def reseed(self, seed: Any) -> None:
@@ -149,26 +159,11 @@ class LinTS(RidgePolicy):
         draw_picks(self.state, waiting.size, allowed, np.empty_like(self.state.work), picks)
         return picks
 
-    @staticmethod
-    def contextual(
-        *,
-        dim: int,
-        ridge: float = 1.0,
-        noise: float = 1.0,
-        theta_norm: float = 1.0,
-        arm_norm: float | None = None,
-        delta: float = 0.01,
-        radius: Radius = "closed",
-        scale: float | None = None,
-        horizon: int | None = None,
-        seed: Any = None,
-    ) -> ContextualRidge:
-        """LinTS for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
-        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, None)
-        sampling = sampling_array(scale, horizon, shared.delta)
-        return ContextualRidge(
-            dim=dim, shared=shared, radius=check_radius(radius), name="LinTS", sampling=sampling, seed=seed
-        )
+    @classmethod
+    def _contextual(cls, *, dim: int, seed: Any, **given: Any) -> ContextualRidge:
+        settings = cls._checked(None, **given)
+        radius, sampling = linear_radius(settings, validate.whole("dim", dim)), sampling_array(settings)
+        return ContextualRidge(cls.__name__, dim, settings, radius, sampling=sampling, seed=seed)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

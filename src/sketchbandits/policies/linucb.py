@@ -14,26 +14,29 @@ from numpy.typing import ArrayLike
 
 from sketchbandits import validate
 from sketchbandits.policies.contextual import ContextualRidge
+from sketchbandits.policies.contextual_form import ContextualForm, OwnParameters
 from sketchbandits.policies.fits.ridge import ChangingRidge, build
-from sketchbandits.policies.parameters import check_shared, constant_radius
+from sketchbandits.policies.parameters import constant_radius
 
 
-class LinUCB(ChangingRidge):
+class LinUCB(ContextualForm, ChangingRidge):
     """LinUCB on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random."""
+
+    contextual = OwnParameters()
+    contextual_class = ContextualRidge
 
     def __init__(self, arms: ArrayLike, *, alpha: float = 1.0, ridge: float = 1.0, seed: Any = None) -> None:
         super().__init__(arms)
-        alpha = validate.number("alpha", alpha, least=0.0)
-        ridge = validate.positive("ridge", ridge)
         validate.generator(seed)
-        self.settings = {"alpha": alpha, "ridge": ridge}
+        self.settings = self._checked(alpha, ridge)
         with self._warm_up():
-            self.state = build(self.arms, constant_radius(alpha, ridge))
+            self.state = build(self.arms, constant_radius(**self.settings))
 
     @staticmethod
-    def contextual(*, dim: int, alpha: float = 1.0, ridge: float = 1.0, seed: Any = None) -> ContextualRidge:
-        """LinUCB for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
-        validate.generator(seed)
-        shared = check_shared(ridge, 1.0, 1.0, None, 0.5, None)
-        alpha = validate.number("alpha", alpha, least=0.0)
-        return ContextualRidge(dim=dim, shared=shared, radius=alpha, name="LinUCB", seed=seed)
+    def _checked(alpha: float, ridge: float) -> dict[str, Any]:
+        return {"alpha": validate.number("alpha", alpha, least=0.0), "ridge": validate.positive("ridge", ridge)}
+
+    @classmethod
+    def _contextual(cls, *, dim: int, alpha: float, ridge: float, seed: Any) -> ContextualRidge:
+        settings = cls._checked(alpha, ridge)
+        return ContextualRidge(cls.__name__, dim, settings, constant_radius(**settings), seed=seed)

@@ -14,20 +14,23 @@ the bound.
 **Departures** none in the arithmetic; ties within 1e-9 go to the lowest index.
 """
 
-import math
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
 from sketchbandits.policies.contextual import ContextualRidge
+from sketchbandits.policies.contextual_form import ContextualForm, OwnParameters
 from sketchbandits.policies.fits import ridge as ridge_fit
 from sketchbandits.policies.fits.ridge import ChangingRidge
-from sketchbandits.policies.parameters import Radius, check_radius, check_shared, radius_array
+from sketchbandits.policies.parameters import Radius, check_radius, check_shared, linear_radius
 
 
-class OFUL(ChangingRidge):
+class OFUL(ContextualForm, ChangingRidge):
     """OFUL on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random."""
+
+    contextual = OwnParameters()
+    contextual_class = ContextualRidge
 
     def __init__(
         self,
@@ -49,23 +52,15 @@ class OFUL(ChangingRidge):
             switching = validate.positive("switching", switching)
         validate.generator(seed)
         self.settings = {**shared._asdict(), "radius": radius, "switching": switching}
-        array = radius_array(radius, shared, dim=self.dim, log_share=-math.log(shared.delta))
         with self._warm_up():
-            self.state = ridge_fit.build(self.arms, array, switching=switching)
+            self.state = ridge_fit.build(self.arms, linear_radius(self.settings, self.dim), switching=switching)
 
-    @staticmethod
-    def contextual(
-        *,
-        dim: int,
-        ridge: float = 1.0,
-        noise: float = 1.0,
-        theta_norm: float = 1.0,
-        arm_norm: float | None = None,
-        delta: float = 0.01,
-        radius: Radius = "closed",
-        seed: Any = None,
+    @classmethod
+    def _contextual(
+        cls, *, dim: int, radius: Radius, switching: float | None, seed: Any, **shared: Any
     ) -> ContextualRidge:
-        """OFUL for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
-        validate.generator(seed)
-        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, None)
-        return ContextualRidge(dim=dim, shared=shared, radius=check_radius(radius), name="OFUL", seed=seed)
+        if switching is not None:
+            raise ValueError(f"switching must be None without fixed arms, got {switching!r}")
+        settings = {**check_shared(**shared, arms=None)._asdict(), "radius": check_radius(radius)}
+        fit_radius = linear_radius(settings, validate.whole("dim", dim))
+        return ContextualRidge(cls.__name__, dim, settings, fit_radius, seed=seed)

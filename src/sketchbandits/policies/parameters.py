@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,18 @@ def check_shared(
     )
 
 
+def check_sketched(
+    arms: Floats | None, *, sketch_size: int, shrink: str, radius: Radius, **shared: Any
+) -> dict[str, Any]:
+    """The checked settings that policies on a sketch of fixed size have."""
+    return {
+        "sketch_size": validate.whole("sketch_size", sketch_size),
+        **check_shared(**shared, arms=arms)._asdict(),
+        "radius": check_radius(radius),
+        "shrink": validate.option("shrink", shrink, ("buffered", "every-round")),
+    }
+
+
 def radius_array(radius: Radius, shared: Shared, *, dim: int, log_share: float, value: float = 0.0) -> Floats:
     """A radius as kernels take it: one by name (``"closed"``, ``"logdet"``, ``"mixture"``), or a function's value."""
     array = constant_radius(value, shared.ridge)
@@ -57,10 +69,16 @@ def radius_array(radius: Radius, shared: Shared, *, dim: int, log_share: float, 
     return array
 
 
-def constant_radius(value: float, ridge: float) -> Floats:
+def linear_radius(settings: dict[str, Any], dim: int) -> Floats:
+    """The radius of one ellipsoid for all arms, from a policy's settings."""
+    shared = Shared(**{name: settings[name] for name in Shared._fields})
+    return radius_array(settings["radius"], shared, dim=dim, log_share=-math.log(shared.delta))
+
+
+def constant_radius(alpha: float, ridge: float) -> Floats:
     """A radius that never changes."""
     array = np.zeros(9)
-    array[confidence.KIND], array[confidence.RIDGE], array[confidence.VALUE] = confidence.FIXED, ridge, value
+    array[confidence.KIND], array[confidence.RIDGE], array[confidence.VALUE] = confidence.FIXED, ridge, alpha
     return array
 
 

@@ -19,25 +19,17 @@ not bounded. The default shrinks when 2l rows are held; ``"every-round"`` is the
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
-from sketchbandits.policies.fits.sketched import SketchedPolicy
-from sketchbandits.policies.lints import sampling_array, sampling_settings
-from sketchbandits.policies.parameters import Radius, Shared, check_radius, check_shared
-from sketchbandits.sketches.base import fixed_size_state
+from sketchbandits.policies.fits.contextual_sketched import SketchedBothWays
+from sketchbandits.policies.lints import check_sampling, sampling_array
+from sketchbandits.policies.parameters import Radius, check_sketched
+from sketchbandits.sketches.base import SketchState, fixed_size_state
 
 
-def _sampling(exploration: str, scale: float | None, horizon: int | None, shared: Shared) -> Floats:
-    sampling = sampling_array(scale, horizon, shared.delta)
-    chosen = validate.option("exploration", exploration, ("ucb", "ts"))
-    return sampling if chosen == "ts" else np.zeros(0)
-
-
-class SOFUL(SketchedPolicy):
+class SOFUL(SketchedBothWays):
     """SOFUL on a fixed arm set; `contextual` for a fresh arm set each round. ``seed`` matters for ``"ts"`` only."""
 
     def __init__(
@@ -58,39 +50,21 @@ class SOFUL(SketchedPolicy):
         seed: Any = None,
     ) -> None:
         super().__init__(arms)
-        sketch_size = validate.whole("sketch_size", sketch_size)
-        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, self.arms)
-        sampling = _sampling(exploration, scale, horizon, shared)
-        sketch = fixed_size_state(self.dim, sketch_size, shared.ridge, shrink, compensated=False)
-        self.settings = {"sketch_size": sketch_size, **shared._asdict(), "radius": check_radius(radius)}
-        self.settings |= {"shrink": shrink, "exploration": exploration}
-        self.settings |= sampling_settings(sampling_array(scale, horizon, shared.delta))
-        self._start(shared, radius, sketch, sampling, seed)
+        shared = {"ridge": ridge, "noise": noise, "theta_norm": theta_norm, "arm_norm": arm_norm, "delta": delta}
+        own = {"shrink": shrink, "exploration": exploration, "scale": scale, "horizon": horizon}
+        self._start(self._checked(self.arms, sketch_size=sketch_size, radius=radius, **own, **shared), seed)
 
-    @staticmethod
-    def contextual(
-        *,
-        dim: int,
-        sketch_size: int,
-        ridge: float = 1.0,
-        noise: float = 1.0,
-        theta_norm: float = 1.0,
-        arm_norm: float | None = None,
-        delta: float = 0.01,
-        radius: Radius = "closed",
-        shrink: str = "buffered",
-        exploration: str = "ucb",
-        scale: float | None = None,
-        horizon: int | None = None,
-        seed: Any = None,
-    ) -> ContextualSketch:
-        """SOFUL for contexts that arrive each round: ``select(contexts)``, ``update(context, reward)``."""
-        dim, sketch_size = validate.whole("dim", dim), validate.whole("sketch_size", sketch_size)
-        shared = check_shared(ridge, noise, theta_norm, arm_norm, delta, None)
-        sampling = _sampling(exploration, scale, horizon, shared)
-        sketch = fixed_size_state(dim, sketch_size, shared.ridge, shrink, compensated=False)
-        settings = {"name": "SOFUL", "sketch_size": sketch_size, "shrink": shrink, "exploration": exploration}
-        settings |= sampling_settings(sampling_array(scale, horizon, shared.delta))
-        return ContextualSketch(
-            settings=settings, shared=shared, radius=check_radius(radius), sketch=sketch, sampling=sampling, seed=seed
-        )
+    @classmethod
+    def _checked(cls, arms: Floats | None, **given: Any) -> dict[str, Any]:
+        sampling = check_sampling(given.pop("scale"), given.pop("horizon"))
+        exploration = validate.option("exploration", given.pop("exploration"), ("ucb", "ts"))
+        return {**check_sketched(arms, **given), "exploration": exploration, **sampling}
+
+    @classmethod
+    def _sketch(cls, settings: dict[str, Any], dim: int) -> SketchState:
+        size = settings["sketch_size"]
+        return fixed_size_state(dim, size, settings["ridge"], settings["shrink"], compensated=False)
+
+    @classmethod
+    def _sampling(cls, settings: dict[str, Any]) -> Floats:
+        return sampling_array(settings) if settings["exploration"] == "ts" else super()._sampling(settings)

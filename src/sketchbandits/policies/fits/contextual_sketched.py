@@ -1,6 +1,5 @@
 """SOFUL, CBSCFD and DBSLinUCB for a fresh arm set each round: the sketched ridge fit of `sketched`, without arms."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,10 @@ from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.contextual import ContextualPolicy
+from sketchbandits.policies.contextual_form import ContextualForm, OwnParameters
 from sketchbandits.policies.fits.sketched import (
     SAMPLES,
+    SketchedPolicy,
     SketchedState,
     absorb_context,
     build,
@@ -21,7 +22,7 @@ from sketchbandits.policies.fits.sketched import (
     sketch_radius,
 )
 from sketchbandits.policies.guard import exclusive
-from sketchbandits.policies.parameters import Radius, Shared, radius_array
+from sketchbandits.policies.parameters import linear_radius
 from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches.base import SketchState
 from sketchbandits.snapshot import Saved, within
@@ -35,22 +36,15 @@ def absorb_rows(state: SketchedState, rows: Floats, rewards: Floats) -> None:
 
 
 class ContextualSketch(ContextualPolicy):
-    """SOFUL, CBSCFD or DBSLinUCB on contexts: built by their ``contextual``. O(k d) an update, O(n k d) to bound n."""
+    """SOFUL, CBSCFD or DBSLinUCB for contexts: built by their ``contextual``. O(k d) per update."""
 
     def __init__(
-        self,
-        *,
-        settings: dict[str, Any],
-        shared: Shared,
-        radius: Radius,
-        sketch: SketchState,
-        sampling: Floats,
-        seed: Any,
+        self, name: str, settings: dict[str, Any], sketch: SketchState, *, sampling: Floats, seed: Any
     ) -> None:
         super().__init__(sketch.basis.shape[1])
-        self.settings = {**settings, "dim": self.dim, **shared._asdict(), "radius": radius}
-        array = radius_array(radius, shared, dim=self.dim, log_share=-math.log(shared.delta))
-        self.state = build(np.zeros((0, self.dim)), sketch, array, sampling, new_key(validate.generator(seed)))
+        self.settings = {"name": name, "dim": self.dim, **settings}
+        radius, key = linear_radius(settings, self.dim), new_key(validate.generator(seed))
+        self.state = build(np.zeros((0, self.dim)), sketch, radius, sampling, key)
         self._refresh_radius()
 
     @exclusive
@@ -85,3 +79,21 @@ class ContextualSketch(ContextualPolicy):
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:
         return SketchedState
+
+
+class SketchedBothWays(ContextualForm, SketchedPolicy):
+    """A sketched policy on fixed arms with its contextual form."""
+
+    contextual = OwnParameters()
+    contextual_class = ContextualSketch
+
+    @classmethod
+    def _checked(cls, arms: Floats | None, **given: Any) -> dict[str, Any]:
+        """The settings from all keyword parameters except ``seed``."""
+        raise NotImplementedError
+
+    @classmethod
+    def _contextual(cls, *, dim: int, seed: Any, **given: Any) -> ContextualSketch:
+        settings = cls._checked(None, **given)
+        sketch = cls._sketch(settings, validate.whole("dim", dim))
+        return ContextualSketch(cls.__name__, settings, sketch, sampling=cls._sampling(settings), seed=seed)

@@ -12,7 +12,6 @@ direction costs O(N k + k d) where the arms' Gram matrix is kept (N <= 2048), el
 turned, O(N k l); every 64th time, and whenever cancellation could show, it is computed afresh from the arms.
 """
 
-import math
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -52,7 +51,7 @@ from sketchbandits.kernels.linalg import (
 )
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.guard import exclusive
-from sketchbandits.policies.parameters import Radius, Shared, called_radius, radius_array
+from sketchbandits.policies.parameters import called_radius, linear_radius
 from sketchbandits.policies.pending.imagined import imagined
 from sketchbandits.policies.pending.rule import Mask, Outlook, draw_round, first_among, new_outlook
 from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, register
@@ -336,12 +335,23 @@ register(SketchedState, absorb=absorb, choose=choose)
 class SketchedPolicy(Policy):
     """A policy on a fixed arm set whose state holds a sketched ridge fit."""
 
-    def _start(self, shared: Shared, radius: Radius, sketch: SketchState, sampling: Floats, seed: Any) -> None:
-        """Build the state; the subclass has set ``settings``."""
-        array = radius_array(radius, shared, dim=self.dim, log_share=-math.log(shared.delta))
+    def _start(self, settings: dict[str, Any], seed: Any) -> None:
+        """Build the state from checked settings."""
+        self.settings = settings
+        radius, sketch = linear_radius(settings, self.dim), self._sketch(settings, self.dim)
         key = new_key(validate.generator(seed))
         with self._warm_up():
-            self.state = build(self.arms, sketch, array, sampling, key)
+            self.state = build(self.arms, sketch, radius, self._sampling(settings), key)
+
+    @classmethod
+    def _sketch(cls, settings: dict[str, Any], dim: int) -> SketchState:
+        """An empty sketch of the policy's kind."""
+        raise NotImplementedError
+
+    @classmethod
+    def _sampling(cls, settings: dict[str, Any]) -> Floats:
+        """The scale of Thompson draws; empty for an optimistic policy."""
+        return np.zeros(0)
 
     @exclusive
     def bounds(self) -> Floats:

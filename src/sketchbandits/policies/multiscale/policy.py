@@ -38,6 +38,7 @@ from sketchbandits import validate
 from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.partition import Partition
+from sketchbandits.policies.contextual_form import ContextualForm
 from sketchbandits.policies.cslb.changing_clusters import (
     ChangingClusters,
     check_partition,
@@ -88,10 +89,10 @@ from sketchbandits.policies.pending.multiscale import multiscale_outlook
 from sketchbandits.policies.pending.rule import Outlook
 from sketchbandits.policies.rounds import MEAN, WIDTH2
 from sketchbandits.policies.rounds import choose as choose_next
+from sketchbandits.policies.streaming.policy import SKETCH_SIZE as SKETCH_SIZE
 from sketchbandits.policies.streaming.policy import ContextualMultiscale
 
 SHARES = {"direction": 0.9, "cluster": 0.09, "space": 0.01}
-SKETCH_SIZE = 16  # where neither it nor a partition is given
 MOST_DIMENSIONS = 1024  # of the space's fit, which takes their square in memory and time
 SAVED_ROUNDS = 16  # budgets that may be saved up, so that no round is much longer than the others
 
@@ -101,7 +102,7 @@ def partition_share(j: int) -> float:
     return 0.9 if j == 1 else 0.1 / (j * (j - 1.0))
 
 
-class MultiscaleCSLB(ChangingClusters):
+class MultiscaleCSLB(ContextualForm, ChangingClusters):
     """Multi-scale CS-LB on an arm set that may change.
 
     ``sketch_size`` is the largest rank of a cluster (default 16), or a ``partition`` made beforehand; ``budget`` the
@@ -110,6 +111,9 @@ class MultiscaleCSLB(ChangingClusters):
     `CSLB`. ``noise``, ``theta_norm``, ``arm_norm`` and ``delta`` are R, S, L and the failure probability. Nothing is
     random: ``seed`` is accepted so that all policies can be built alike.
     """
+
+    contextual = ContextualMultiscale
+    contextual_class = ContextualMultiscale
 
     def __init__(
         self,
@@ -151,44 +155,6 @@ class MultiscaleCSLB(ChangingClusters):
         with self._warm_up():
             self._partition = partition or Partition.first_fit(arms, sketch_size=size, tolerance=tolerance or None)
             self._build_state()
-
-    @staticmethod
-    def contextual(
-        *,
-        dim: int,
-        sketch_size: int = SKETCH_SIZE,
-        memory: int = 2**26,
-        tolerance: float = 0.0,
-        ridge: float | None = None,
-        noise: float = 1.0,
-        theta_norm: float = 1.0,
-        arm_norm: float | None = None,
-        delta: float = 0.01,
-        radius: str = "mixture",
-        budget: int = 2**14,
-        horizon: int | None = None,
-        seed: Any = None,
-    ) -> ContextualMultiscale:
-        """Multi-scale CS-LB for contexts that arrive each round: clusters are found in the stream.
-
-        ``memory`` bounds the state, in bytes; ``budget`` the operations a round spends on the space's scale for
-        contexts that a cluster holds. The rest as above; see `contextual_multiscale`.
-        """
-        return ContextualMultiscale(
-            dim=dim,
-            sketch_size=sketch_size,
-            memory=memory,
-            tolerance=tolerance,
-            ridge=ridge,
-            noise=noise,
-            theta_norm=theta_norm,
-            arm_norm=arm_norm,
-            delta=delta,
-            radius=radius,
-            budget=budget,
-            horizon=horizon,
-            seed=seed,
-        )
 
     def _build_state(self, partitions: int = 1) -> None:
         """The state before the first reward, on the ``partitions``-th partition; the space's part goes on, if any."""

@@ -63,6 +63,7 @@ from sketchbandits.policies.streaming.rounds import (
 )
 from sketchbandits.snapshot import Saved, within
 
+SKETCH_SIZE = 16  # where none is given
 CLUSTER_SHARE = 0.9  # of delta; the rest is the space's, which has the largest ln det and so the least use for it
 TOLERANCE = 1e-8  # of its norm: a context so near to a span is in it
 FIRST_ROOM = 4, 32  # clusters and pooled vectors that there is room for at first
@@ -96,7 +97,13 @@ def division(dim: int, size: int, memory: int) -> Division:
 
 
 class ContextualMultiscale(ContextualPolicy):
-    """Multi-scale CS-LB on contexts: built by `MultiscaleCSLB.contextual`, which names the parameters."""
+    """Multi-scale CS-LB for contexts that arrive each round: built by `MultiscaleCSLB.contextual`.
+
+    ``dim``: the length of a context. ``sketch_size``: the largest rank of a cluster found in the stream (default 16).
+    ``memory``: the most bytes that the state may take (default 64 MiB). ``budget``: the operations that a round may
+    spend on the fit of the whole space for contexts that a cluster holds (default 16,384). The other parameters are
+    those of `MultiscaleCSLB`.
+    """
 
     state: ContextualMultiscaleState
 
@@ -104,18 +111,18 @@ class ContextualMultiscale(ContextualPolicy):
         self,
         *,
         dim: int,
-        sketch_size: int,
-        memory: int,
-        tolerance: float,
-        ridge: float | None,
-        noise: float,
-        theta_norm: float,
-        arm_norm: float | None,
-        delta: float,
-        radius: str,
-        budget: int,
-        horizon: int | None,
-        seed: Any,
+        sketch_size: int = SKETCH_SIZE,
+        memory: int = 2**26,
+        tolerance: float = 0.0,
+        ridge: float | None = None,
+        noise: float = 1.0,
+        theta_norm: float = 1.0,
+        arm_norm: float | None = None,
+        delta: float = 0.01,
+        radius: str = "mixture",
+        budget: int = 2**14,
+        horizon: int | None = None,
+        seed: Any = None,
     ) -> None:
         super().__init__(dim)
         shared = check_shared(1.0 if ridge is None else ridge, noise, theta_norm, arm_norm, delta, None)
