@@ -31,7 +31,7 @@ class Policy(Guarded):
     what a saved file must hold (`sketchbandits.snapshot`).
     """
 
-    #: Whether `simulate` and the service pass pending decisions to the policy unless they are told otherwise: True
+    #: Whether `simulate` and the service pass pending decisions to the policy unless asked otherwise: True
     #: where regret under delays was measured to be lower with them (docs/delays.md).
     pending_by_default: bool = False
     state: Any

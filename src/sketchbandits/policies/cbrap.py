@@ -2,7 +2,7 @@
 
     M is m x d with entries N(0, 1/m), drawn once ;   LinUCB with ridge and alpha on M x
 
-**Cost** O(m^2 + N m) a round, O(N m + m d) memory, m = ``sketch_size``.
+**Cost** O(m^2 + N m) per round, O(N m + m d) memory, m = ``sketch_size``.
 **Reference** Yu, Lyu and King, AAAI 2017 (not read; from the statement in later papers).
 **Departures** ``alpha`` is the user's, not the paper's schedule.
 **Guarantee** none: the projected model is misspecified, and `bounds` is the index that is maximised, not a bound.
@@ -28,7 +28,26 @@ def draw_projection(generator: np.random.Generator, sketch_size: int, dim: int) 
 
 
 class CBRAP(ContextualForm, RidgePolicy):
-    """CBRAP on a fixed arm set; `contextual` for a fresh arm set each round. ``seed`` draws the projection."""
+    """CBRAP: LinUCB on features that are compressed once, by a random projection.
+
+    For a quick saving in high dimensions where the features fill all directions evenly. The projected model is
+    wrong, so there is no guarantee; where arms lie near few directions `SOFUL` keeps those, and where they form
+    clusters `MultiscaleCSLB` loses nothing. `contextual` is the form for contexts that arrive each round.
+
+    Parameters
+    ----------
+    arms
+        One row per arm: an array, a sparse matrix or a data frame of numbers. Copied.
+    sketch_size
+        m, the dimensions after the projection. O(m^2 + N m) per round; the error falls like 1/sqrt(m).
+    alpha
+        Widths that are added to the estimate, in units of the reward, >= 0 (default 1).
+    ridge
+        The regulariser of the ridge fit, > 0 (default 1).
+    seed
+        Draws the projection.
+
+    """
 
     contextual = OwnParameters()
     contextual_class = ContextualRidge

@@ -1,8 +1,8 @@
 """Policies for a fresh arm set each round: ``select(contexts) -> int``, ``update(context, reward)``, ``update_many``.
 
 The exact ones (OFUL, LinUCB, LinTS, CBRAP) keep the triangular system ``R theta = z`` with ``R'R = V``, updated by
-Givens rotations, which need no refit. O(d^2) an update, O(n d^2) to
-bound n contexts (O(n d + d^2) for a Thompson draw), O(d^2) memory.
+Givens rotations, which need no refit. O(d^2) per update, O(n d^2) to bound n contexts (O(n d + d^2) for a Thompson
+draw), O(d^2) memory.
 """
 
 from collections.abc import Callable
@@ -45,16 +45,16 @@ class ContextualPolicy(Guarded):
         return self._bounds(self._checked(contexts))
 
     def update(self, context: ArrayLike, reward: float) -> None:
-        """Book ``reward`` for the vector that was played: at any time, in any order."""
+        """Record ``reward`` for the vector that was played: at any time, in any order."""
         vector = validate.vector("context", context, size=self.dim)
         self._check_norms("context", vector)
         self._learn(vector[None], np.array([validate.reward("reward", reward)]))
 
     @exclusive
     def update_many(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
-        """Book ``rewards[t]`` for the row ``contexts[t]``, in order: bit for bit as `update`, in one compiled call.
+        """Record ``rewards[t]`` for the row ``contexts[t]``, in order: bit-for-bit identical to `update`, compiled.
 
-        All is checked before anything is booked: a call that fails has changed nothing. An empty batch is allowed.
+        All is checked before anything is recorded: a call that fails has changed nothing. An empty batch is allowed.
         """
         rows = self._checked_rows(contexts)
         numbers = checked_rewards(rewards, len(rows), "contexts")
@@ -114,7 +114,7 @@ class ContextualPolicy(Guarded):
         raise NotImplementedError
 
     def _samples(self) -> tuple[float, float]:
-        """Rewards booked, and ln det(V/ridge)."""
+        """Rewards recorded, and ln det(V/ridge)."""
         raise NotImplementedError
 
     def _refresh_radius(self) -> None:

@@ -4,8 +4,8 @@
 
 **Radius** SOFUL's with the measured loss ``rho = sum rho_i <= error`` (``compensated=True``: CBSCFD's with
 ``alpha = ridge + rho``); q counts the rows of *all* blocks: with the first block's size alone the ellipsoid fails.
-**Cost** O(N k + k d) a round for k stacked rows, plus a decomposition in O(k^2 d) every l_i rounds: on full-rank data k
-grows to d and beyond, O(d^2). Memory for O(d^2) numbers is reserved at the start and touched as blocks open.
+**Cost** O(N k + k d) per round for k stacked rows, plus a decomposition in O(k^2 d) every l_i rounds: on full-rank data
+k grows to d and beyond, O(d^2). Memory for O(d^2) numbers is reserved at the start and touched as blocks open.
 **Guarantee** the ellipsoid covers theta* at every round with probability ``1 - delta``, and regret is sublinear since
 rho stays below ``error``.
 **Reference** Wen, Yin, Zhang, Zhao, Zhang and Wei, 2024 (not read; structure from secondary notes, bounds derived).
@@ -24,9 +24,42 @@ from sketchbandits.sketches.base import SketchState, block_count, dyadic_state
 
 
 class DBSLinUCB(SketchedBothWays):
-    """DBSLinUCB on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random.
+    """DBSLinUCB: SOFUL on a sketch whose size doubles before it drops more than ``error``.
 
-    ``sketch_size`` is the size of the first block, ``error`` the most that shrinking may take from any direction.
+    For many dimensions when it is not known how many matter: it starts as cheap as `SOFUL` and ends, on full-rank
+    data, at the O(d^2) per round of `OFUL`, with sublinear regret throughout. With known low rank `CBSCFD` is
+    cheaper. `contextual` is the form for contexts that arrive each round.
+
+    Parameters
+    ----------
+    arms
+        One row per arm: an array, a sparse matrix or a data frame of numbers. Copied.
+    sketch_size
+        l, the directions that the first block keeps; later blocks keep 2l, 4l, ... Start small.
+    error
+        The most that shrinking may take from any direction of V, > 0, in units of squared arm norm (default 1, one
+        ridge). Smaller is closer to OFUL in regret and in cost.
+    compensated
+        Keep what is dropped on the diagonal, as `CBSCFD` does (default False).
+    ridge
+        The regulariser of the ridge fit, > 0 (default 1). It counts like ``ridge`` rewards of 0 in every direction.
+        Keep 1 for arms of norm about 1; scale it with the squared norm otherwise.
+    noise
+        R, the scale of the reward noise, in units of the reward (default 1): the noise must be R-sub-Gaussian. 0.5
+        is valid for every reward in [0, 1]. Too small and the bounds fail, too large and exploration is slow.
+    theta_norm
+        S, an upper bound on the norm of the unknown parameter, in units of the reward per unit of arm norm (default
+        1).
+    arm_norm
+        L, an upper bound on the norms of the arms (default: the largest norm given; 1 for contexts).
+    delta
+        The probability with which the bounds may fail at any time, in (0, 1) (default 0.01).
+    radius
+        ``"closed"`` (default) grows with the number of rewards alone; ``"logdet"`` measures what was learned, is
+        never larger and costs O(l^3) more per round; or a function ``(n, logdet) -> beta`` of your own.
+    seed
+        Accepted so that all policies can be built alike; nothing is random.
+
     """
 
     def __init__(

@@ -4,11 +4,11 @@
 
 **Scale** theory (default): ``v = beta(delta')``, OFUL's radius, with ``delta' = delta/(4T)`` for ``horizon=T`` and
 ``delta/(t(t+1))`` without; ``scale=v`` is a free constant for practice. A function ``radius`` gives v itself.
-**Cost** O(d^2 + N d) a round, O(N d + d^2) memory (`contextual`: O(n d + d^2) for n contexts, O(d^2) memory).
+**Cost** O(d^2 + N d) per round, O(N d + d^2) memory (`contextual`: O(n d + d^2) for n contexts, O(d^2) memory).
 **Guarantee** the regret bound of Abeille and Lazaric in theory mode; `bounds` is OFUL's bound and its ellipsoid covers
 theta* with probability ``1 - delta``. None for a free ``scale``.
 **Reference** Agrawal and Goyal, ICML 2013, Algorithm 1; Abeille and Lazaric, AISTATS 2017, Figure 1.
-**Departures** The draw is a function of (seed, rewards booked, number of pending decisions), so that `select` has no
+**Departures** The draw is a function of (seed, rewards recorded, number of pending decisions), so that `select` has no
 side effect and a run can be replayed: pending decisions get a fresh draw each from the same distribution. It goes
 through a kept factor of ``V^-1``, never an explicit matrix root.
 """
@@ -53,7 +53,7 @@ class LinTSState(NamedTuple):
 
 @kernel
 def absorb(state: LinTSState, arm: int, reward: float) -> None:
-    """Book a reward."""
+    """Record a reward."""
     book(state, arm, reward)
     d, n = state.whitened.shape
     s, u, g = state.work[:d], state.work[d : 2 * d], state.work[2 * d : 2 * d + n]
@@ -111,7 +111,41 @@ def sampling_array(settings: dict[str, Any]) -> Floats:
 
 
 class LinTS(ContextualForm, RidgePolicy):
-    """Linear Thompson sampling on a fixed arm set; `contextual` for a fresh arm set each round."""
+    """LinTS, linear Thompson sampling: the best arm of a parameter drawn around the ridge estimate.
+
+    For randomised decisions (their probabilities make logs that can be evaluated offline) and for delayed rewards,
+    which its draws hardly notice. With the theory's scale it explores more than `OFUL`; a free ``scale`` is common
+    in practice. `contextual` is the form for contexts that arrive each round.
+
+    Parameters
+    ----------
+    arms
+        One row per arm: an array, a sparse matrix or a data frame of numbers. Copied.
+    ridge
+        The regulariser of the ridge fit, > 0 (default 1). It counts like ``ridge`` rewards of 0 in every direction.
+        Keep 1 for arms of norm about 1; scale it with the squared norm otherwise.
+    noise
+        R, the scale of the reward noise, in units of the reward (default 1): the noise must be R-sub-Gaussian. 0.5
+        is valid for every reward in [0, 1]. Too small and the bounds fail, too large and exploration is slow.
+    theta_norm
+        S, an upper bound on the norm of the unknown parameter, in units of the reward per unit of arm norm (default
+        1).
+    arm_norm
+        L, an upper bound on the norms of the arms (default: the largest norm given; 1 for contexts).
+    delta
+        The probability with which the bounds may fail at any time, in (0, 1) (default 0.01).
+    radius
+        ``"closed"`` (default) grows with the number of rewards alone; ``"logdet"`` measures what was learned, is
+        never larger and costs the same; or a function ``(n, logdet) -> beta`` of your own.
+    scale
+        A free factor of the draw, in units of the reward, >= 0 (default None: the theory's, which is conservative).
+        0.1 to 1 times ``noise`` is common; no guarantee.
+    horizon
+        T, the rounds to be played, if known (default None): the theory's scale is a little smaller then.
+    seed
+        Draws depend on it, on the rewards recorded and on the number of pending decisions, and on nothing else.
+
+    """
 
     contextual = OwnParameters()
     contextual_class = ContextualRidge

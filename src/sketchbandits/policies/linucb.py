@@ -2,7 +2,7 @@
 
     argmax_i  x_i.theta_hat + alpha ||x_i||_{V^-1}
 
-**Cost** O(d^2 + N d) a round, O(N d + d^2) memory (`contextual`: O(n d^2) for n contexts, O(d^2) memory).
+**Cost** O(d^2 + N d) per round, O(N d + d^2) memory (`contextual`: O(n d^2) for n contexts, O(d^2) memory).
 **Reference** Li, Chu, Langford and Schapire, WWW 2010, Algorithm 1; Chu, Li, Reyzin and Schapire, AISTATS 2011.
 **Departures** One parameter for all arms (the "hybrid-free" form of 2011), not one per arm.
 **Guarantee** none: with a constant ``alpha`` the ellipsoid is not claimed to cover theta*.
@@ -20,7 +20,25 @@ from sketchbandits.policies.parameters import constant_radius
 
 
 class LinUCB(ContextualForm, ChangingRidge):
-    """LinUCB on a fixed arm set; `contextual` for a fresh arm set each round. Nothing is random."""
+    """LinUCB: one ridge fit of all arms and a bonus of ``alpha`` widths, tuned by hand.
+
+    For a strong, simple baseline when ``alpha`` can be tuned: it explores less than `OFUL`, whose radius carries a
+    guarantee, and often earns more. With thousands of arms or dimensions `MultiscaleCSLB` is cheaper and needs no
+    tuning. Arms may be added and removed; `contextual` is the form for contexts that arrive each round.
+
+    Parameters
+    ----------
+    arms
+        One row per arm: an array, a sparse matrix or a data frame of numbers. Copied.
+    alpha
+        Widths that are added to the estimate, in units of the reward, >= 0 (default 1). 0 is greedy; try 0.1 to 2
+        on logged data.
+    ridge
+        The regulariser of the ridge fit, > 0 (default 1).
+    seed
+        Accepted so that all policies can be built alike; nothing is random.
+
+    """
 
     contextual = OwnParameters()
     contextual_class = ContextualRidge

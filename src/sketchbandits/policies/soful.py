@@ -7,14 +7,14 @@ S sqrt(ridge) (1 + rho/ridge)``; ``"closed"`` (default): ``q = k ln(1 + n L^2/(k
 ``"logdet"``: the measured ``q = ln det(I + S S'/(ridge + rho))``; or a function ``(n, logdet) -> beta``.
 **Sampling** ``exploration="ts"``: a Thompson draw ``V^-1(sqrt(ridge) Z_1 + S'Z_2)``, whose covariance is exactly
 ``V^-1``, scaled as in `lints`.
-**Cost** O(N l + l d) a round plus a decomposition in O(l^2 d + N l^2 + N d) every l rounds (``shrink="every-round"``:
-every round; also whenever a pull multiplies det V by more than 10). ``radius="logdet"``: O(l^3) a round more, ``"ts"``:
-O(N d) more. Memory O(N l + N^2 + l d) for N <= 2048, else O(N (l + d)).
+**Cost** O(N l + l d) per round plus a decomposition in O(l^2 d + N l^2 + N d) every l rounds (``shrink="every-round"``:
+every round; also whenever a pull multiplies det V by more than 10). ``radius="logdet"`` adds O(l^3) per round, ``"ts"``
+O(N d). Memory O(N l + N^2 + l d) for N <= 2048, else O(N (l + d)).
 **Guarantee** the ellipsoid covers theta* at every round with probability ``1 - delta``; regret is linear in T when
 the spectrum's tail is heavy, since rho then grows with T.
 **Reference** Kuzborskij, Cella and Cesa-Bianchi, AISTATS 2019, Algorithms 1-3.
-**Departures** The paper's q counts m rows where the buffer holds up to 2m: too small, mended as above. rho is measured,
-not bounded. The default shrinks when 2l rows are held; ``"every-round"`` is the paper's Algorithm 1.
+**Departures** The paper's q counts m rows where the buffer holds up to 2m: too small, corrected as above. rho is
+measured, not bounded. The default shrinks when 2l rows are held; ``"every-round"`` is the paper's Algorithm 1.
 """
 
 from typing import Any
@@ -30,7 +30,46 @@ from sketchbandits.sketches.base import SketchState, fixed_size_state
 
 
 class SOFUL(SketchedBothWays):
-    """SOFUL on a fixed arm set; `contextual` for a fresh arm set each round. ``seed`` matters for ``"ts"`` only."""
+    """SOFUL: OFUL on a Frequent Directions sketch of the data, O(N l + l d) per round instead of O(N d + d^2).
+
+    For many dimensions of which few matter. What the sketch drops widens the bounds, so on heavy-tailed spectra
+    regret becomes linear: there take `DBSLinUCB`, whose sketch grows, or `MultiscaleCSLB`, which drops nothing.
+    `CBSCFD` keeps what is dropped on the diagonal and usually has the smaller regret. `contextual` is the form for
+    contexts that arrive each round.
+
+    Parameters
+    ----------
+    arms
+        One row per arm: an array, a sparse matrix or a data frame of numbers. Copied.
+    sketch_size
+        l, the directions that the sketch keeps. Costs grow with l, and what it cannot hold widens the bounds: take
+        the number of directions that carry most of the arms' energy.
+    ridge
+        The regulariser of the ridge fit, > 0 (default 1). It counts like ``ridge`` rewards of 0 in every direction.
+        Keep 1 for arms of norm about 1; scale it with the squared norm otherwise.
+    noise
+        R, the scale of the reward noise, in units of the reward (default 1): the noise must be R-sub-Gaussian. 0.5
+        is valid for every reward in [0, 1]. Too small and the bounds fail, too large and exploration is slow.
+    theta_norm
+        S, an upper bound on the norm of the unknown parameter, in units of the reward per unit of arm norm (default
+        1).
+    arm_norm
+        L, an upper bound on the norms of the arms (default: the largest norm given; 1 for contexts).
+    delta
+        The probability with which the bounds may fail at any time, in (0, 1) (default 0.01).
+    radius
+        ``"closed"`` (default) grows with the number of rewards alone; ``"logdet"`` measures what was learned, is
+        never larger and costs O(l^3) more per round; or a function ``(n, logdet) -> beta`` of your own.
+    shrink
+        ``"buffered"`` (default) decomposes once in l rounds; ``"every-round"`` is the printed algorithm, slower.
+    exploration
+        ``"ucb"`` (default) plays the largest bound; ``"ts"`` the best arm of a Thompson draw.
+    scale, horizon
+        With ``"ts"``, as in `LinTS`.
+    seed
+        Matters for ``"ts"`` only.
+
+    """
 
     def __init__(
         self,

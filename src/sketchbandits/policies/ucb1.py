@@ -1,8 +1,8 @@
 """UCB1: optimism on each arm's own mean, blind to the features.
 
-    play every arm once; then argmax_i  mean_i + R sqrt(c ln t / n_i) ,   t = 1 + rewards booked
+    play every arm once; then argmax_i  mean_i + R sqrt(c ln t / n_i) ,   t = 1 + rewards recorded
 
-**Cost** O(N) a round, O(N) memory.
+**Cost** O(N) per round, O(N) memory.
 **Reference** Auer, Cesa-Bianchi and Fischer, Machine Learning 47, 2002, Figure 1.
 **Departures** The noise scale ``R`` multiplies the width: the printed rule is for rewards in [0, 1]. ``exploration=2``
 (default) is the printed constant; 8 is the calibration for R-sub-Gaussian noise.
@@ -41,7 +41,7 @@ class UCB1State(NamedTuple):
 
 @kernel
 def absorb(state: UCB1State, arm: int, reward: float) -> None:
-    """Book a reward into the arm's mean."""
+    """Record a reward into the arm's mean."""
     stats = state.stats
     state.clock[ROUND] += 1
     state.counts[arm] += 1
@@ -80,7 +80,7 @@ register(UCB1State, absorb=absorb, choose=choose)
 
 
 class Counts(NamedTuple):
-    """Rewards booked for each arm."""
+    """Rewards recorded for each arm."""
 
     counts: Ints
 
@@ -101,7 +101,25 @@ register_outlook(Counts, discount=discount, fits=always_fits)
 
 
 class UCB1(OneFit):
-    """UCB1 on a fixed arm set; of ``arms`` only the number of rows matters. ``noise`` is R. Nothing is random."""
+    """UCB1: each arm is judged by its own rewards alone.
+
+    For few arms, or features that say nothing about rewards. It needs several rewards of every arm; where arms
+    resemble each other, `LinUCB`, `OFUL` or `MultiscaleCSLB` learn from far fewer. Arms may be added and removed.
+    Pending decisions are passed to it by default: without them it repeats one arm until the next reward.
+
+    Parameters
+    ----------
+    arms
+        One row per arm; only the number of rows matters.
+    noise
+        R, the scale of the reward noise, in units of the reward, > 0 (default 1); 0.5 for rewards in [0, 1].
+    exploration
+        c in the width ``R sqrt(c ln t/n)``, > 0 (default 2, as printed for rewards in [0, 1]; 8 is calibrated for
+        R-sub-Gaussian noise). Larger explores more.
+    seed
+        Accepted so that all policies can be built alike; nothing is random.
+
+    """
 
     pending_by_default = True  # without them every decision of a delay repeats one arm: 2,088 against 1,176 regret
 

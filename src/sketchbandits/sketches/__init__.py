@@ -1,4 +1,4 @@
-"""Matrix sketches, one a file."""
+"""Matrix sketches, one per file."""
 
 from sketchbandits.sketches.dyadic_blocks import DyadicBlocks
 from sketchbandits.sketches.frequent_directions import FrequentDirections

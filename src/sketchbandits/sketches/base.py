@@ -1,6 +1,6 @@
 """What every matrix sketch shares: rows, a basis of their span, and the inverse in that basis.
 
-A sketch stands for ``V = S'S + alpha I`` with few rows ``S``. Beside ``S`` it keeps an orthonormal basis ``Q`` of its
+A sketch stands for ``V = S'S + alpha I`` with few rows ``S``. Besides ``S`` it keeps an orthonormal basis ``Q`` of its
 row space (rank k) and ``A = (Q V Q')^-1``, so that nothing d x d is ever formed:
 
     ||x||^2_{V^-1} = p'A p + ||x - Q'p||^2/alpha ,   p = Q x
@@ -45,7 +45,7 @@ class SketchState(NamedTuple):
 
 
 def new_state(dim: int, *, keep: int, capacity: int, total: int, ridge: float, compensated: bool) -> SketchState:
-    """An empty sketch with room for ``total`` rows; open rows are shrunk to ``keep`` when they are ``capacity``."""
+    """An empty sketch that can hold ``total`` rows; open rows are shrunk to ``keep`` when they are ``capacity``."""
     rank = min(total, dim)
     return SketchState(
         rows=np.zeros((total, dim)),
@@ -218,7 +218,7 @@ def _outside_block(sketch: SketchState, x: Floats) -> bool:
     rest, p = sketch.work[: x.size], sketch.work[2 * x.size :]
     assign(rest, x)
     left, norm = remove_projection(sketch.block, sketch.size[BLOCK_RANK], rest, p), np.sqrt(np.dot(x, x))
-    # Small beside the row is not enough where rows are large: what is left must also be small beside the limit.
+    # Small compared with the row is not enough for large rows: what is left must be small compared with the limit too.
     allowed = BLOCK_TOLERANCE * min(norm, np.sqrt(sketch.level[BLOCK_LIMIT]))
     return left > max(allowed, ROUNDING * norm)
 
@@ -386,7 +386,7 @@ def _dyadic_rows(dim: int, keep: int) -> int:
 
 
 def dyadic_state(dim: int, sketch_size: int, ridge: float, error: float, *, compensated: bool) -> SketchState:
-    """Blocks of size l, 2l, 4l, ... until one is at least d; room for all of them is reserved, not touched."""
+    """Blocks of size l, 2l, 4l, ... until one is at least d; memory for all of them is reserved, not touched."""
     total = _dyadic_rows(dim, sketch_size)
     state = new_state(
         dim, keep=sketch_size, capacity=2 * sketch_size, total=total, ridge=ridge, compensated=compensated

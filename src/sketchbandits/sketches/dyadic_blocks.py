@@ -7,7 +7,7 @@ A block of mass M loses at most ``M/(l_i + 1)``, and one whose rank is at most `
 is at most ``sum_i error/2^(i+1) <= error``. Past ``l_i >= d`` it is lossless.
 
 **Bound** ``0 <= X'X - S'S <= rho I`` with ``rho <= error``.
-**Cost** O(l_i d) a row amortised for the open block; O(d^2) on full-rank data, where the size grows to d. Memory for
+**Cost** O(l_i d) per row, amortised for the open block; O(d^2) on full-rank data, where the size grows to d. Memory for
 8 d^2 numbers is reserved at the start and touched as blocks open.
 **Reference** Wen, Yin, Zhang, Zhao, Zhang and Wei, 2024 (not read; structure from secondary notes, bound derived).
 **Departures** The closing rule is ours, chosen so that the bound above holds.

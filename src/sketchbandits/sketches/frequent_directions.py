@@ -4,7 +4,7 @@
 
 **Bound** ``0 <= X'X - S'S <= rho I`` with the measured ``rho``, and
 ``rho <= min_{k<=l} ||X - X_k||_F^2 / (l + 1 - k)``: lossless up to rank l.
-**Cost** O(l d) a row amortised (``shrink="every-round"``, a buffer of l rows: O(l^2 d)), O(l d) memory.
+**Cost** O(l d) per row, amortised (``shrink="every-round"``, a buffer of l rows: O(l^2 d)), O(l d) memory.
 **Reference** Ghashami, Liberty, Phillips and Woodruff, SIAM J. Computing 45, 2016.
 **Departures** The buffered form shrinks by the (l+1)-th singular value, so that rank l is kept whole; ``"every-round"``
 shrinks by the l-th, as Kuzborskij, Cella and Cesa-Bianchi (AISTATS 2019) print it, and keeps rank l - 1 whole.

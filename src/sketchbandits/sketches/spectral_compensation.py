@@ -4,7 +4,7 @@
 
 **Bound** ``X'X + ridge I <= V <= X'X + alpha I``, and V grows with every row (``V_t >= V_{t-1}``), which plain Frequent
 Directions does not ensure.
-**Cost** O(l d) a row amortised, O(l d) memory.
+**Cost** O(l d) per row, amortised, O(l d) memory.
 **Reference** Chen, Luo, Zhang, Yu and Lian, IJCAI 2020 (not read; public implementations agree on the update).
 **Departures** none known. RFD, which keeps half of the mass, is another method.
 """
