@@ -7,6 +7,7 @@ import tracemalloc
 import naive
 import numpy as np
 import pytest
+import scipy
 from conftest import JIT, rounds
 from hypothesis import given
 from hypothesis import strategies as st
@@ -424,3 +425,18 @@ def test_a_partition_describes_itself():
     assert "5 smaller clusters, with 20 arms" in page
     few = Partition.first_fit(np.eye(4), sketch_size=2)._repr_html_()
     assert few.count("<tr>") == 3 and "smaller" not in few
+
+
+@pytest.mark.parametrize("kind", ["booleans", "lists", "csr", "coo"])
+def test_booleans_and_sparse_matrices_are_arms(kind):
+    flags = np.random.default_rng(4).random((40, 6)) < 0.4
+    expected = Partition.first_fit(flags.astype(float), sketch_size=2)
+    given_arms = {
+        "booleans": flags,
+        "lists": flags.tolist(),
+        "csr": scipy.sparse.csr_matrix(flags),
+        "coo": scipy.sparse.coo_array(flags.astype(float)),
+    }[kind]
+    assert Partition.first_fit(given_arms, sketch_size=2) == expected
+    assert Partition.subspaces(given_arms, 2) == Partition.subspaces(flags.astype(float), 2)
+    assert np.array_equal(expected.residuals(given_arms), expected.residuals(flags.astype(float)))

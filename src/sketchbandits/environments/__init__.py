@@ -1,7 +1,9 @@
-"""Where policies are tried: arm generators, reward noise, linear environments, labelled data and logs as bandits."""
+"""Where policies are tried: arm generators, linear rewards, labelled data and logged rewards as bandits, delays.
+
+`simulate` plays any object that follows `Environment`, the protocol of the classes here.
+"""
 
 from sketchbandits.environments.delays import fixed_delay, geometric_delay, heavy_tailed_delay
-from sketchbandits.environments.factors import item_factors
 from sketchbandits.environments.generators import (
     correlated_arms,
     heavy_tailed_arms,
@@ -11,10 +13,9 @@ from sketchbandits.environments.generators import (
 )
 from sketchbandits.environments.labelled import LabelledEnvironment
 from sketchbandits.environments.linear import LinearEnvironment
-from sketchbandits.environments.movielens import read_movielens
 from sketchbandits.environments.noise import truncated_gaussian
 from sketchbandits.environments.protocol import ContextualEnvironment, Environment, FixedArmsEnvironment
-from sketchbandits.environments.ratings import Ratings
+from sketchbandits.environments.ratings import Ratings, item_factors, read_movielens
 from sketchbandits.environments.replay import ReplayEnvironment
 
 __all__ = [

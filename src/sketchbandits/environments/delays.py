@@ -1,8 +1,9 @@
 """How late rewards are: for each decision, how many others are taken before its reward can be used.
 
 A delay is drawn for every decision, whatever its arm and reward: then late rewards keep every confidence bound valid.
-Feedback that comes only when it is positive does not; there, book what is missing as its value after a time limit.
-Every law takes one uniform number a decision: drawing ``n`` and then ``m`` delays gives the same as drawing ``n + m``.
+Feedback that comes only when it is positive does not; there, record a default reward for what is missing after a time
+limit. Every law takes one uniform number per decision: drawing ``n`` and then ``m`` delays gives the same as drawing
+``n + m``.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ LONGEST = 2.0**60  # longer than any run, and still a whole number
 
 @dataclass(frozen=True)
 class Delay:
-    """A law of delays; ``name`` says which."""
+    """A law of delays, made by the functions below; ``name`` says which."""
 
     name: str
     _quantile: Callable[[NDArray[np.float64]], NDArray[np.float64]] = field(repr=False)
@@ -31,13 +32,13 @@ class Delay:
 
 
 def fixed_delay(rounds: int) -> Delay:
-    """Every reward comes ``rounds`` decisions late; 0 is at once."""
+    """Every reward comes ``rounds`` decisions late; with 0 it is known before the next decision."""
     rounds = validate.whole("rounds", rounds, least=0)
     return Delay(f"fixed, {rounds}", lambda uniform: np.full(uniform.size, float(rounds)))
 
 
 def geometric_delay(mean: float) -> Delay:
-    """Memoryless: ``P(delay >= k) = (mean/(1 + mean))^k``."""
+    """Memoryless delays with the given ``mean``, in decisions: ``P(delay >= k) = (mean/(1 + mean))^k``."""
     mean = validate.positive("mean", mean)
     rate = np.log1p(1.0 / mean)
     return Delay(f"geometric, mean {mean:g}", lambda uniform: -np.log1p(-uniform) / rate)
@@ -46,8 +47,9 @@ def geometric_delay(mean: float) -> Delay:
 def heavy_tailed_delay(mean: float, *, tail: float = 1.5) -> Delay:
     """A few rewards come very late: ``P(delay >= k) = (1 + k/s)^-tail``, a discrete Pareto law.
 
-    ``s = mean (tail - 1)``: ``mean`` is that of the law before rounding down, half a decision more than the delays'
-    own. The variance is infinite for ``tail <= 2``.
+    ``mean``, in decisions, is that of the law before rounding down, half a decision more than the mean of the delays;
+    it sets ``s = mean (tail - 1)``. ``tail > 1`` says how heavy the tail is: the smaller, the heavier; the variance is
+    infinite for ``tail <= 2``.
     """
     mean = validate.positive("mean", mean)
     tail = validate.number("tail", tail, above=1.0)

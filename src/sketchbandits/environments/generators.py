@@ -18,7 +18,9 @@ NORMALIZATIONS = ("max", "unit")
 def correlated_arms(
     *, n_arms: int, dim: int, group_size: int = 1, normalize: str = "max", seed: Any = None
 ) -> NDArray[np.float64]:
-    """The CS-LB paper's arms: groups of ``group_size`` successive arms share a direction and differ in coefficient.
+    """``n_arms`` arms as in the CS-LB paper: groups of ``group_size`` successive arms share a direction.
+
+    The arms of a group differ in length only.
 
     Formula: ``arm_i = a_i x_g`` with ``g = i // group_size`` and the components of ``x_g`` uniform on (0, 1); the last
     group is smaller where ``group_size`` does not divide ``n_arms``.
@@ -28,6 +30,9 @@ def correlated_arms(
     ``group_size=1`` ("a random integer coefficient") and reals uniform on (0.1, 1) otherwise ("real-valued"). It also
     prints ``x / |x|``, which erases the coefficients and makes a group one repeated vector: that is ``"unit"``, while
     the default ``"max"`` keeps them and still ensures ``|x| <= 1``, the paper's stated aim.
+
+    ``normalize="max"`` divides all arms by the largest norm, ``"unit"`` divides each by its own. ``seed`` is a whole
+    number, a ``SeedSequence``, a ``Generator`` (which is advanced) or None.
     """
     n_arms, dim = validate.whole("n_arms", n_arms), validate.whole("dim", dim)
     group_size = validate.whole("group_size", group_size)
@@ -36,7 +41,7 @@ def correlated_arms(
     group = np.arange(n_arms) // min(group_size, n_arms)
     directions = _positive_uniform(rng, (int(group[-1]) + 1, dim))
     if normalize == "unit":
-        return unit_rows(directions)[group]  # scaled before repeating, so that a group is equal to the last bit
+        return unit_rows(directions)[group]  # scaled before repeating: the arms of a group are bit-for-bit identical
     coefficients: NDArray[Any] = rng.integers(1, 11, n_arms) if group_size == 1 else rng.uniform(0.1, 1.0, n_arms)
     return normalized(coefficients[:, None] * directions[group], normalize)
 
@@ -44,11 +49,15 @@ def correlated_arms(
 def heavy_tailed_arms(
     *, n_arms: int, dim: int, decay: float = 0.5, normalize: str = "max", seed: Any = None
 ) -> NDArray[np.float64]:
-    """Gaussian arms whose spectrum falls slowly, so that every sketch of fixed size loses a large share of it.
+    """``n_arms`` Gaussian arms whose spectrum falls slowly: every sketch of fixed size loses a large share of it.
 
-    Formula: ``arm ~ N(0, Q diag(i**-decay) Q^T)``, ``i = 1..dim``, ``Q`` a random orthonormal basis. For
-    ``decay < 1`` the ``l`` leading directions hold only about ``(l/d)**(1 - decay)`` of the variance.
+    Formula: ``arm ~ N(0, Q diag(i**-decay) Q^T)``, ``i = 1..dim``, ``Q`` a random orthonormal basis. ``decay >= 0``: 0
+    makes all directions alike, and for ``decay < 1`` the ``l`` leading directions hold only about
+    ``(l/d)**(1 - decay)`` of the variance.
     Cost: ``O(N d^2 + d^3)``.
+
+    ``normalize="max"`` divides all arms by the largest norm, ``"unit"`` divides each by its own. ``seed`` is a whole
+    number, a ``SeedSequence``, a ``Generator`` (which is advanced) or None.
     """
     n_arms, dim = validate.whole("n_arms", n_arms), validate.whole("dim", dim)
     decay = validate.number("decay", decay, least=0.0)
@@ -70,13 +79,17 @@ def subspace_arms(
     normalize: str = "max",
     seed: Any = None,
 ) -> NDArray[np.float64]:
-    """Arms in a union of random ``rank``-dimensional subspaces, in order of subspace or shuffled.
+    """``n_arms`` arms in a union of ``n_subspaces`` random subspaces of dimension ``rank``.
 
     Formula: ``arm = Q_s z + noise |z| u``, ``z`` standard normal, ``u`` a random unit vector orthogonal to the span of
-    ``Q_s``: the distance of an arm from its subspace is ``noise`` times the length of its part inside. The arms are
-    shared out evenly, earlier subspaces taking one more. Neither ``shuffle`` nor ``noise`` changes the subspaces and
-    the parts inside that a seed gives.
-    Cost: ``O(N d r)``, plus ``O(d r^2)`` a subspace.
+    ``Q_s``: the distance of an arm from its subspace is ``noise`` times the length of its part inside. All subspaces
+    get the same number of arms, or the earlier ones get one more. The arms come in the order of their subspaces, or
+    with ``shuffle=True`` in random order. Neither ``shuffle`` nor ``noise`` changes the subspaces and the parts inside
+    that a seed gives.
+    Cost: ``O(N d r)``, plus ``O(d r^2)`` per subspace.
+
+    ``normalize="max"`` divides all arms by the largest norm, ``"unit"`` divides each by its own. ``seed`` is a whole
+    number, a ``SeedSequence``, a ``Generator`` (which is advanced) or None.
 
     Refused: ``rank >= dim`` (all subspaces would be the whole space, with nothing outside) and
     ``n_arms < n_subspaces * rank`` (some subspace would hold too few arms to have its rank).
@@ -95,7 +108,7 @@ def subspace_arms(
 
 
 def uniform_parameter(dim: int, *, norm: float = 1.0, seed: Any = None) -> NDArray[np.float64]:
-    """A hidden parameter with components uniform on (0, 1), scaled to length ``norm``.
+    """A hidden parameter of ``dim`` components, uniform on (0, 1) and then scaled to length ``norm``.
 
     Reference: the CS-LB paper, "Experimental Setup": generated "in the same manner" as the arms, with ``S = 1``.
     Departures: the paper leaves the length at ``|theta| <= 1``; here it is ``norm`` exactly, since the scaling absorbs
@@ -110,7 +123,7 @@ def uniform_parameter(dim: int, *, norm: float = 1.0, seed: Any = None) -> NDArr
 
 
 def isotropic_parameter(dim: int, *, norm: float = 1.0, seed: Any = None) -> NDArray[np.float64]:
-    """A hidden parameter in a uniformly random direction, of length ``norm``."""
+    """A hidden parameter of ``dim`` components in a uniformly random direction, of length ``norm``."""
     dim = validate.whole("dim", dim)
     norm = validate.positive("norm", norm)
     rng = np.random.default_rng(validate.generator(seed).integers(2**63, size=4))  # a child stream, as above

@@ -15,16 +15,32 @@ class LabelledEnvironment:
     """Each round offers one random instance of every class; only the target class pays.
 
     Formula: ``reward = 1`` for the instance of class ``target``, else 0, without noise.
-    Cost: ``O(k d)`` a round for ``k`` classes; the features are copied once.
+    Cost: ``O(k d)`` per round for ``k`` classes; the features are copied once.
     Reference: Kuzborskij, Cella, Cesa-Bianchi, "Efficient Linear Bandits through Matrix Sketching", AISTATS 2019,
     experiments.
     Departures, or choices made here: instances are drawn with replacement, uniformly within their class; the round's
-    arms are shuffled, so that position tells nothing; ``normalize=True`` scales every instance to unit norm (a zero
-    instance stays zero), which gives the policies their ``L = 1``. The reward is in general not linear in the features,
-    so the policies' confidence bounds carry no guarantee here.
+    arms are shuffled, so that position tells nothing. The reward is in general not linear in the features, so that
+    the policies' confidence bounds carry no guarantee here.
 
-    Attributes: ``classes`` (the distinct labels, sorted), ``target`` (default: the first of them), ``n_arms`` (the
-    number of classes), ``dim``.
+    Parameters
+    ----------
+    features
+        One instance per row.
+    labels
+        The class of every instance: numbers or text, at least two distinct ones.
+    target
+        The class that pays. Default: the first in sorted order.
+    normalize
+        Whether every instance is scaled to unit norm (a zero instance stays zero), so that the policies' default
+        ``arm_norm=1`` holds. Default: True.
+
+    Attributes
+    ----------
+    classes
+        The distinct labels, sorted.
+    target, n_arms, dim
+        The class that pays, the number of classes, the number of features.
+
     """
 
     contextual: Final = True
@@ -36,7 +52,7 @@ class LabelledEnvironment:
         self.n_arms, self.dim = len(self.classes), rows.shape[1]
         self._target_class = 0 if target is None else _position(target, self.classes)
         self.target = self.classes[self._target_class]
-        # One block of rows a class, so that drawing an instance is drawing an offset into its block.
+        # One block of rows per class, so that drawing an instance is drawing an offset into its block.
         self._rows = rows[np.argsort(members, kind="stable")]
         self._counts = np.bincount(members)
         self._starts = np.cumsum(self._counts) - self._counts

@@ -1,4 +1,4 @@
-"""Reward noise: a Gaussian cut off at a few scales."""
+"""Reward noise: a Gaussian that is truncated at a few scales."""
 
 from typing import Any
 
@@ -20,9 +20,9 @@ def truncated_gaussian(
     """Samples of ``N(0, scale^2)`` conditioned on ``|x| <= cut * scale``.
 
     Formula: ``scale * F^-1(F(-cut) + u (F(cut) - F(-cut)))``, ``u`` uniform, ``F`` the normal distribution function.
-    One uniform a sample, whatever ``scale`` and ``cut``: drawing ``n`` and then ``m`` values gives the same numbers as
-    drawing ``n + m``, so that a run may draw its noise in chunks of any length. ``scale=0`` gives zeros and
-    advances the generator all the same. No value is infinite or beyond ``cut * scale``.
+    ``size`` is a number of samples or a shape; ``generator`` is advanced by one uniform per sample, whatever ``scale``
+    and ``cut``. Drawing ``n`` and then ``m`` values thus gives the same numbers as drawing ``n + m``, and a run may
+    draw its noise in chunks of any length. ``scale=0`` gives zeros. No value is infinite or beyond ``cut * scale``.
     Reference: the CS-LB paper, "Experimental Setup" (``cut = 3``).
     Departures: the paper's "variance R = 1" is read as the scale before truncation; the variance is ``0.973 scale^2``
     at ``cut=3``. Truncation keeps the noise ``scale``-sub-Gaussian, as the confidence radii assume.

@@ -1,4 +1,4 @@
-"""Logged rewards as a bandit: a pull draws one of the arm's own."""
+"""Logged rewards as a bandit: a pull draws one of the rewards that were logged for the arm."""
 
 from typing import Final
 
@@ -14,7 +14,7 @@ class ReplayEnvironment:
 
     Formula: ``reward`` of arm ``i`` is uniform on the log's rewards of ``i``; its mean is theirs, so that regret is
     against the arm with the best logged mean.
-    Cost: ``O(n log n)`` once for ``n`` logged rewards, ``O(1)`` a reward.
+    Cost: ``O(n log n)`` once for ``n`` logged rewards, ``O(1)`` per reward.
     Reference: the bootstrap, Efron, "Bootstrap Methods: Another Look at the Jackknife", Annals of Statistics 7(1),
     1979.
     Departures, or choices made here: replaying the log event by event, ``Policy.play(learn="matches")``, is unbiased
@@ -27,8 +27,28 @@ class ReplayEnvironment:
     `draw_noise` draws from the deviations of all logged rewards from their arm's mean: means and regret are the same,
     only the spread is pooled.
 
-    Attributes (arrays are read-only copies): ``arms`` (n_arms, dim), ``means``, ``gaps`` (regret of one pull of each
-    arm), ``best_arm`` (the lowest index among equals), ``n_logged`` (rewards of each arm), ``n_arms``, ``dim``.
+    Parameters
+    ----------
+    arms
+        One arm per row.
+    logged_arms
+        The arm (row of ``arms``) of every logged decision; each arm must occur.
+    logged_rewards
+        The reward of every logged decision.
+
+    Attributes
+    ----------
+    arms, n_arms, dim
+        As passed in; arrays are read-only copies.
+    means
+        The mean of the rewards that were logged for each arm.
+    gaps
+        The regret of one pull of each arm, never negative.
+    best_arm
+        The arm with the largest mean, of several the first.
+    n_logged
+        How many rewards were logged for each arm.
+
     """
 
     contextual: Final = False
@@ -60,7 +80,7 @@ class ReplayEnvironment:
         return float(self._rewards[self._starts[arm] + drawn])
 
     def draw_noise(self, generator: np.random.Generator, size: int | tuple[int, ...]) -> NDArray[np.float64]:
-        """Deviations of logged rewards from their arm's mean; drawing in chunks gives the same numbers as at once."""
+        """Deviations of logged rewards from their arm's mean; drawing in chunks gives the same numbers."""
         uniforms = checked_generator(generator).random(checked_size(size))
         return np.asarray(self._deviations[(uniforms * self._deviations.size).astype(np.int64)])
 

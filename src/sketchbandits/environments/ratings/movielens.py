@@ -1,9 +1,9 @@
-"""MovieLens ratings from a folder that the user has, in GroupLens's form or in RecBole's.
+"""MovieLens ratings from a folder that the user has, in the format of GroupLens or of RecBole.
 
-- GroupLens: ``u.data``, lines of user, item, rating and timestamp separated by tabs, without a header; beside it
-  ``u.item`` in latin-1, lines of item and title and more, separated by ``|``.
-- RecBole: one ``NAME.inter`` in UTF-8, columns separated by tabs under a header such as ``user_id:token``; beside it
-  ``NAME.item`` likewise, the title in the first column with "title" in its name.
+- GroupLens: ``u.data``, lines of user, item, rating and timestamp separated by tabs, without a header; in the same
+  folder ``u.item`` in latin-1, lines of item, title and more, separated by ``|``.
+- RecBole: one ``NAME.inter`` in UTF-8, columns separated by tabs under a header such as ``user_id:token``; in the same
+  folder ``NAME.item`` likewise, the title in the first column with "title" in its name.
 
 **Reference** Harper, Konstan, "The MovieLens Datasets: History and Context", ACM TiiS 5(4), 2015.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchbandits.environments.ratings import Ratings
+from sketchbandits.environments.ratings.ratings import Ratings
 
 _FORMS = "u.data (GroupLens), or exactly one file that ends in .inter (RecBole)"
 _COLUMNS = ("user_id", "item_id", "rating", "timestamp")
@@ -25,11 +25,13 @@ _Event = tuple[str, str, float, float]
 
 
 def read_movielens(folder: str | PathLike[str]) -> Ratings:
-    """Read the ratings and titles in ``folder``; see the module for the two forms, and `Ratings`.
+    """Read the ratings and titles in ``folder``, as `Ratings`.
 
-    Where a user has rated an item more than once the latest rating counts (of two at one time, the later line). Items
-    and users stand in the order of their ids, as numbers where they are; items without a rating are left out. The file
-    with the titles may be missing: an item without a title has its id for one.
+    ``folder`` holds either ``u.data`` and ``u.item`` (GroupLens) or one ``.inter`` file and its ``.item`` file
+    (RecBole); this module describes both formats. If a user has rated an item more than once, the latest rating counts
+    (of two with the same time, the later line). Items and users are in the order of their ids, as numbers if they are
+    numbers; items without a rating are left out. The file with the titles may be missing: an item without a title gets
+    its id as title.
     """
     path = Path(folder)
     grouplens, recbole = path / "u.data", sorted(path.glob("*.inter"))
@@ -66,7 +68,7 @@ def _ratings(events: list[_Event], titles: dict[str, str], file: Path) -> Rating
 
 
 def _positions(names: tuple[str, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Where each name stands among the distinct ones, and these: numbers first, by size, then the others."""
+    """The position of each name among the distinct ones, and these: numbers first, by size, then the others."""
     distinct = sorted(set(names), key=lambda name: (0, int(name), name) if name.isdecimal() else (1, 0, name))
     place = {name: i for i, name in enumerate(distinct)}
     return np.array([place[name] for name in names]), tuple(distinct)

@@ -1,4 +1,4 @@
-"""Who rated what, how and when: a log of ratings, split by time, and its ratings as rewards."""
+"""A table of ratings: who rated what, how and when; split by time, and turned into rewards."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -11,11 +11,21 @@ from sketchbandits import validate
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """One entry a rating: ``user`` rated ``item`` with ``rating`` at ``timestamp``; arrays are read-only.
+    """Ratings of items by users; `read_movielens` makes one. Arrays are read-only.
 
-    ``user`` and ``item`` are positions in ``user_ids`` and ``item_ids``, the ids of the file as text; ``titles`` has
-    one entry an item. ``scale`` is the lowest and the highest rating of the whole file. A `split` keeps all four, so
-    that a position means the same item on both sides.
+    Attributes
+    ----------
+    user, item, rating, timestamp
+        One entry per rating: who rated what, how and when. ``user`` and ``item`` are positions in ``user_ids`` and
+        ``item_ids``.
+    user_ids, item_ids
+        The ids of the file, as text.
+    titles
+        One per item.
+    scale
+        The lowest and the highest rating of the whole file. A `split` keeps it, the ids and the titles, so that a
+        position means the same item in both parts.
+
     """
 
     user: NDArray[np.int64]
@@ -58,7 +68,7 @@ class Ratings:
         return np.flatnonzero(np.bincount(self.item, minlength=len(self.item_ids)) >= least)
 
     def rewards(self, items: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Every rating of ``items`` as ``(arms, rewards)``: a position in ``items``, and the rating brought to [0, 1].
+        """Every rating of ``items`` as ``(arms, rewards)``: a position in ``items``, and the rating scaled to [0, 1].
 
         Formula: ``reward = (rating - lowest) / (highest - lowest)`` of ``scale``.
         """

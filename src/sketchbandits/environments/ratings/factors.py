@@ -1,4 +1,4 @@
-"""Arms from ratings: what a truncated SVD says of each item."""
+"""Arms from ratings: each item is described by the leading factors of a truncated SVD."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
 from sketchbandits.environments.generators import normalized
-from sketchbandits.environments.ratings import Ratings
+from sketchbandits.environments.ratings.ratings import Ratings
 
 START_SEED = 0  # of the vector that the iteration starts from: the same ratings give the same factors
 
@@ -16,23 +16,30 @@ START_SEED = 0  # of the vector that the iteration starts from: the same ratings
 def item_factors(
     ratings: Ratings, dim: int, *, items: ArrayLike | None = None, intercept: bool = True
 ) -> NDArray[np.float64]:
-    """Arms of dimension ``dim``, one for each of ``items``, from what users rated alike.
+    """Arms of dimension ``dim``, one per item: items that the same users rated alike get similar arms.
 
     Formula: ``M`` (users x items) holds ``rating - mean of all ratings``, and 0 where there is none; of its truncated
-    SVD ``U diag(s) V^T`` an item's factor is its row of ``V diag(s)``, strongest direction first. ``intercept`` puts a
-    constant in front (and ``dim - 1`` factors behind), as long as the longest factor. Then all arms are divided by the
-    largest norm.
+    SVD ``U diag(s) V^T`` an item's factor is its row of ``V diag(s)``, strongest direction first. Then all arms are
+    divided by the largest norm. The same ratings give the same arms: the iteration starts from a fixed vector, and the
+    entry of largest magnitude of each factor, over all rated items, is positive.
     Cost: a few products with the sparse ``M`` for each factor.
     Reference: Sarwar, Karypis, Konstan, Riedl, "Application of Dimensionality Reduction in Recommender System", WebKDD
     2000.
     Departures, or choices made here: ratings are centred by one mean for all and not by each item's own, which would
     erase the very differences that a bandit looks for. The intercept is there because an average item pays far more
-    than nothing, which no factor says. Items with few ratings have short factors: the unknown is taken as average.
+    than nothing, which no factor expresses. Items with few ratings have short factors: the unknown is taken as average.
 
-    ``items``: positions as in ``ratings.item``, by default every item rated here, in ascending order. One without a
-    rating has no factor: it is left out, and refused where asked for. Hand in the training part of a `Ratings.split`,
-    or the arms know the rewards. The same ratings give the same arms: the iteration starts from a fixed vector, and the
-    entry of largest magnitude of each factor, over all items rated here, is positive.
+    Parameters
+    ----------
+    ratings
+        What the arms are made from. Pass the training part of a `Ratings.split`; otherwise the arms know the rewards.
+    dim
+        The length of an arm, at most one less than the number of users or items (with an intercept: that number).
+    items
+        Positions as in ``ratings.item``, each with at least one rating. Default: every rated item, in ascending order.
+    intercept
+        Whether the first entry of every arm is a constant, as long as the longest factor; ``dim - 1`` factors follow.
+
     """
     rated = ratings.rated_items()
     wanted = rated if items is None else ratings.checked_items(items)
