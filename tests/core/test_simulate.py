@@ -147,6 +147,40 @@ def test_blas_has_one_thread_while_playing_and_its_own_afterwards(env):
         assert blas()[: len(before)] == before
 
 
+class TwoCoins:
+    """A user's own environment: what the protocol of fixed arms asks for, and nothing else."""
+
+    contextual = False
+    n_arms = 2
+    means = np.array([0.2, 0.7])
+    gaps = np.array([0.5, 0.0])
+
+    def draw_noise(self, generator, size):
+        return generator.uniform(-0.2, 0.2, size)
+
+
+class Signs:
+    """The same for contexts: three in a round, worth their first entry."""
+
+    contextual = True
+    dim = 2
+
+    def contexts(self, generator):
+        rows = generator.choice([-0.5, 0.5], size=(3, 2))
+        return rows, rows[:, 0]
+
+    def draw_noise(self, generator, size):
+        return np.zeros(size)
+
+
+def test_a_users_own_environment_plays():
+    n = rounds(300, 100)
+    fixed = simulate(TwoCoins(), {"ucb1": UCB1(np.eye(2)), "mine": Mine(OFUL(np.eye(2)))}, rounds=n, seed=3)
+    assert all(0.0 < regret.item() < 0.5 * 0.5 * n for regret in fixed.final_regret.values())
+    contextual = simulate(Signs(), {"oful": OFUL.contextual(dim=2, noise=0.1)}, rounds=n, seed=3)
+    assert contextual.final_regret["oful"].item() < 0.1 * n
+
+
 def test_digits_are_learned_as_a_contextual_bandit():
     digits = pytest.importorskip("sklearn.datasets").load_digits()
     env = LabelledEnvironment(digits.data, digits.target, target=3)

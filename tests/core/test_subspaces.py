@@ -3,7 +3,6 @@
 import threading
 import tracemalloc
 
-import naive
 import numpy as np
 import pytest
 from conftest import JIT, rounds
@@ -12,11 +11,8 @@ from hypothesis import strategies as st
 from test_properties import SEED, arm_sets, examples, unit
 
 from sketchbandits import CSLB, Partition
-from sketchbandits.kernels.threads import Threads
 from sketchbandits.partition import packing as packing_module
-from sketchbandits.partition.packing import pack, refit, union
-from sketchbandits.partition.spans import groups, least_squares, members, nearest, orthonormal, residuals, slimmed
-from sketchbandits.partition.subspaces import Pursuit, find_subspaces
+from sketchbandits.partition.spans import orthonormal
 
 ROUNDING = 1 + 1e-6  # first-fit measures residuals by another routine than `residuals`
 
@@ -250,99 +246,6 @@ def test_a_policy_takes_such_a_partition():
     assert policy.partition.n_clusters == 5 < plain.partition.n_clusters
     assert np.all(policy.bounds() >= arms[:, 0])
     assert policy.bounds().mean() < 0.8 < plain.bounds().mean()
-
-
-# ------------------------------------------------------------------------------------------------------------- pieces
-def test_pursuit_needs_as_many_arms_as_the_dimension():
-    rows = unit(union_of([60] * 2, [3, 5], 30))
-    found = Pursuit(rows, np.arange(40), 2e-8, Threads()).run(6)
-    assert len(found) == 40
-    for anchor, atoms in found:
-        assert atoms.size in (3, 5) and anchor not in atoms
-        assert residuals(rows[[anchor]], orthonormal(rows[atoms]))[0] < 1e-12
-    assert not Pursuit(unit(np.random.default_rng(13).normal(size=(90, 30))), np.arange(40), 2e-8, Threads()).run(6)
-
-
-def test_a_search_returns_the_subspaces_themselves():
-    arms = union_of([50, 70], [3, 4], 22)
-    options = {"threads": Threads(), "show": lambda share: None}
-    bases = find_subspaces(arms, np.arange(120), 6, 1e-8, np.random.default_rng(0), **options)
-    assert sorted(map(len, bases)) == [3, 4]
-    assert sorted(members(unit(arms), basis, 1e-8).size for basis in bases) == [50, 70]
-    assert np.bincount(nearest(arms, np.arange(120), bases, 1e-8, Threads())).sum() == 120
-
-
-def test_least_squares_is_the_truncated_svd():
-    rng = np.random.default_rng(14)
-    rows = unit(unit(rng.normal(size=(90, 4)) @ rng.normal(size=(4, 17))) + 1e-4 * rng.normal(size=(90, 17)))
-    basis = least_squares(rows, orthonormal(rows[:4]))
-    exact = np.linalg.svd(rows, full_matrices=False)[2][:4]
-    assert np.linalg.norm(basis.T @ basis - exact.T @ exact) < 1e-6
-    assert residuals(rows, basis).max() < residuals(rows, orthonormal(rows[:4])).max() / 2
-
-
-def test_slimmed_keeps_the_axes_that_rows_need():
-    rng = np.random.default_rng(15)
-    rows = unit(rng.normal(size=(40, 2)) @ rng.normal(size=(2, 9)))
-    wide = orthonormal(np.vstack([rows[:2], rng.normal(size=(3, 9))]))
-    assert slimmed(rows, wide, 1e-8).shape == (2, 9)
-    assert residuals(rows, slimmed(rows, wide, 1e-8)).max() < 1e-12
-    assert np.array_equal(slimmed(rows, wide[4:], 1e-8), wide[4:])  # no line holds them: as it was
-
-
-def test_union_and_pack_count_shared_directions_once():
-    axes = orthonormal(np.random.default_rng(16).normal(size=(9, 20)))
-    first, second, third = axes[:4], np.vstack([axes[2:4], axes[4:6]]), axes[6:9]
-    joint = union(first, second, 1e-8)
-    assert joint.shape == (6, 20) and np.allclose(joint @ joint.T, np.eye(6))
-    assert np.array_equal(union(first, first[1:3], 1e-8), first)
-    packed = pack([third, first, second], 6, 1e-8)
-    assert [len(basis) for basis in packed] == [6, 3]
-    assert [len(basis) for basis in pack([third, first, second], 4, 1e-8)] == [4, 4, 3]
-
-
-def test_groups_are_in_order():
-    assert [own.tolist() for own in groups(np.array([2, -1, 0, 2, 0]), 3)] == [[2, 4], [], [0, 3]]
-
-
-def test_a_refit_that_would_lose_an_arm_is_not_made():
-    """Ninety arms along one axis outweigh the one that the basis was made to hold."""
-    arms = np.vstack([np.tile([1.0, 0.0], (90, 1)), [[1.0, 0.019]]])
-    labels, ranks, middle = np.zeros(91, np.int64), np.array([1]), unit(np.array([[1.0, 0.0095]]))
-    assert np.array_equal(refit(arms, (labels, ranks, middle.copy()), 0.01)[2], middle)
-    assert residuals(unit(arms), refit(arms, (labels, ranks, middle.copy()), 0.02)[2]).max() <= 0.02
-    assert not np.array_equal(refit(arms, (labels, ranks, middle.copy()), 0.02)[2], middle)
-
-
-# ---------------------------------------------------------------------------------------- first-fit with a tolerance
-@pytest.mark.parametrize("tolerance", [1e-6, 1e-3, 1e-2, 0.1, 0.3, 0.9])
-@pytest.mark.parametrize("kind", ["union", "general", "decaying"])
-def test_first_fit_with_a_tolerance_is_the_plain_loop(tolerance, kind):
-    rng, n, d, l = np.random.default_rng(17), rounds(500, 120), 23, 4
-    arms = {
-        "union": union_of([n // 3] * 3, [3] * 3, d, noise=tolerance / 3),
-        "general": rng.normal(size=(n, d)),
-        "decaying": rng.normal(size=(n, d)) / np.arange(1, d + 1) ** 2,
-    }[kind]
-    part = Partition.first_fit(arms, sketch_size=l, tolerance=tolerance)
-    labels, ranks, bases = naive.plain_first_fit(arms, l, tolerance)
-    assert part.tolerance == tolerance
-    assert np.array_equal(part.labels, labels) and np.array_equal(part.ranks, ranks)
-    assert np.array_equal(part.bases, bases)
-    assert part.residuals(arms).max() <= tolerance * ROUNDING
-
-
-def test_the_default_tolerance_is_the_one_of_the_dtype():
-    arms = np.random.default_rng(18).normal(size=(30, 7))
-    for dtype, tolerance in ((np.float64, 1e-8), (np.float32, 1e-6), (np.float16, 1e-2), (np.int64, 1e-8)):
-        given_arms = (arms * 10).astype(dtype)
-        for part in (
-            Partition.first_fit(given_arms, sketch_size=3),
-            Partition.first_fit(given_arms, sketch_size=3, tolerance=tolerance),
-            Partition.subspaces(given_arms, 3),
-        ):
-            assert part.tolerance == tolerance
-            assert np.array_equal(part.labels, Partition.first_fit(given_arms, sketch_size=3).labels)
 
 
 # -------------------------------------------------------------------------------------------- refusals, what is left

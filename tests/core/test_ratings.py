@@ -1,4 +1,4 @@
-"""Ratings from both forms of folder, factors from ratings, and the environment that replays them."""
+"""Ratings from both formats of folder, and arms and rewards from ratings."""
 
 from pathlib import Path
 
@@ -308,56 +308,6 @@ def test_items_without_training_ratings_are_left_out(ratings):
         item_factors(earlier, 3, items=[*rated[:2], unrated[0]])
 
 
-# --- replay --------------------------------------------------------------------------------------------------------
-
-
-LOG = (np.array([2, 0, 1, 0, 2, 0, 1, 2]), np.array([1.0, 0.5, 0.25, 0.0, 0.5, 0.25, 0.25, 0.0]))
-
-
-def environment() -> ReplayEnvironment:
-    return ReplayEnvironment(np.arange(15.0).reshape(3, 5), *LOG)
-
-
-def test_means_and_gaps_are_those_of_the_log():
-    env = environment()
-    np.testing.assert_allclose(env.means, [0.25, 0.25, 0.5])
-    np.testing.assert_allclose(env.gaps, [0.25, 0.25, 0.0])
-    assert (env.n_arms, env.dim, env.best_arm, env.contextual) == (3, 5, 2, False)
-    assert env.n_logged.tolist() == [3, 2, 3]
-
-
-def test_a_pull_draws_the_arms_own_rewards_evenly():
-    env, generator = environment(), np.random.default_rng(1)
-    for arm in range(3):
-        values, counts = np.unique([env.reward(arm, generator) for _ in range(3_000)], return_counts=True)
-        own, expected = np.unique(LOG[1][LOG[0] == arm], return_counts=True)
-        np.testing.assert_array_equal(values, own)
-        np.testing.assert_allclose(counts / 3_000, expected / expected.sum(), atol=0.03)
-
-
-def test_equal_generators_mean_equal_luck_whatever_the_arm():
-    env = environment()
-    first, second = np.random.default_rng(3), np.random.default_rng(3)
-    for t in range(50):
-        high, low = env.reward(2, first), env.reward(0, second)
-        assert (high, low) in {(0.0, 0.0), (0.5, 0.25), (1.0, 0.5)}, t
-    assert first.random() == second.random()
-
-
-def test_noise_is_a_deviation_of_the_log():
-    env = environment()
-    deviations = LOG[1] - env.means[LOG[0]]
-    noise = env.draw_noise(np.random.default_rng(0), 8_000)
-    values, counts = np.unique(noise.round(12), return_counts=True)
-    expected, weights = np.unique(deviations.round(12), return_counts=True)
-    np.testing.assert_array_equal(values, expected)
-    np.testing.assert_allclose(counts / 8_000, weights / 8, atol=0.02)
-    assert noise.mean() == pytest.approx(0.0, abs=0.01)
-    chunked = np.random.default_rng(0)
-    parts = [env.draw_noise(chunked, size) for size in (3, 0, 5_000, 2_997)]
-    np.testing.assert_array_equal(np.concatenate(parts), noise)
-
-
 def test_the_environment_plays_in_simulate(ratings):
     earlier, later = ratings.split()
     items = np.intersect1d(earlier.rated_items(), later.rated_items(3))
@@ -369,32 +319,3 @@ def test_the_environment_plays_in_simulate(ratings):
     assert 0 < result.final_regret["ucb1"].item() < length * env.gaps.mean() * (0.5 if length > 300 else 1.1)
     again = simulate(env, policies, rounds=length, seed=0)
     assert result.final_regret == again.final_regret
-
-
-@pytest.mark.parametrize(
-    ("log", "message"),
-    [
-        (([0, 1, 2], [1.0, 2.0]), r"logged_arms must be 2 whole numbers from 0 to 2, .* got shape \(3,\)"),
-        (([0.0, 1.0], [1.0, 2.0]), r"logged_arms must be 2 whole numbers .* of float64"),
-        (([0, 3], [1.0, 2.0]), r"logged_arms must be 2 whole numbers from 0 to 2, .* got 3"),
-        (([0, -1], [1.0, 2.0]), r"logged_arms must be .* got -1"),
-        (([0, 2], [1.0, 2.0]), r"logged_arms must have every arm from 0 to 2, got none of 1"),
-        (([0, 1], [1.0, np.nan]), r"logged_rewards must be finite, got nan"),
-        (([], []), r"logged_rewards must be a 1-D array of numbers, got shape \(0,\)"),
-    ],
-)
-def test_a_log_that_cannot_be_replayed_is_refused(log, message):
-    with pytest.raises(ValueError, match=message):
-        ReplayEnvironment(np.ones((3, 5)), *log)
-
-
-def test_a_replay_refuses():
-    env = environment()
-    with pytest.raises(ValueError, match="arm must be a whole number from 0 to 2, got 3"):
-        env.reward(3, np.random.default_rng(0))
-    with pytest.raises(ValueError, match=r"generator must be a numpy\.random\.Generator, got 0"):
-        env.reward(1, 0)
-    with pytest.raises(ValueError, match="generator must be"):
-        env.draw_noise(None, 3)
-    with pytest.raises(ValueError, match="read-only"):
-        env.means[0] = 1.0
