@@ -1,7 +1,8 @@
-"""Predicted against measured microseconds per round, for every policy: the table of docs/advice.md.
+"""What `advise` says against what is played: the tables of docs/advice.md.
 
-Measured through `select` and `update` from Python, the mean of a whole run of 3,000 rounds in the processor time of
-this thread (what else the machine does counts little), with one BLAS thread.
+Times: microseconds per round that `advise` measures in a few hundred rounds against the mean of 3,000 rounds, both
+through `select` and `update` from Python, in the processor time of this thread and with one BLAS thread. With
+``--regret``: what is recommended against the best size of other policies.
 """
 
 import argparse
@@ -13,13 +14,9 @@ from typing import Any
 
 import numpy as np
 
-import sketchbandits
-from sketchbandits import Partition, advise, simulate
+from sketchbandits import advise, simulate
 from sketchbandits.environments import LinearEnvironment, correlated_arms, isotropic_parameter, subspace_arms
 from sketchbandits.kernels.threads import one_blas_thread
-from sketchbandits.lab.advice.machine import measure
-from sketchbandits.lab.advice.predictions import Prediction
-from sketchbandits.lab.advice.report import best_sizes
 
 ROUNDS = 3_000
 CASES = {
@@ -35,7 +32,7 @@ CASES = {
 
 
 def measured(policy: Any, env: LinearEnvironment, rounds: int) -> float:
-    """Microseconds a round, the mean of a whole run."""
+    """Microseconds per round, the mean of a whole run."""
     noise, means = env.draw_noise(np.random.default_rng(1), rounds).tolist(), env.means.tolist()
     policy.copy().update(0, 0.5)  # kernels are loaded before the clock runs
     with one_blas_thread():
@@ -46,34 +43,25 @@ def measured(policy: Any, env: LinearEnvironment, rounds: int) -> float:
         return 1e6 * (time.thread_time() - start) / rounds
 
 
-def build(found: Prediction, arms: Any) -> Any:
-    options = dict(found.options)
-    if "partition" in options:
-        options["partition"] = Partition.subspaces(arms, found.sketch_size)
-    return getattr(sketchbandits, found.policy)(arms, **options)
-
-
 def rows(arms: Any, sketch_size: int, quick: bool) -> list[dict[str, Any]]:
     """One row per policy, at one sketch size."""
     env = LinearEnvironment(arms, isotropic_parameter(arms.shape[1], seed=2))
-    machine = min((measure() for _ in range(3)), key=lambda timed: timed.rates[0][1])
     rounds = 20 if quick else ROUNDS
-    advice = advise(arms, rounds=rounds, sketch_sizes=[sketch_size], machine=machine, progress=False)
-    result = []
-    for found in advice.predictions:
-        took = measured(build(found, arms), env, rounds)
-        result.append({"policy": found.name, "predicted": found.microseconds, "measured": took})
-    return result
+    advice = advise(arms, rounds=rounds, sketch_sizes=[sketch_size], progress=False)
+    return [
+        {"policy": each.name, "advised": each.microseconds, "measured": measured(each.build(arms), env, rounds)}
+        for each in advice.finalists
+    ]
 
 
 def played(arms: Any, rounds: int) -> dict[str, tuple[float, float]]:
     """Bound and mean regret of three runs, of what is recommended within 20 us and of the best size of some others."""
     advice = advise(arms, rounds=rounds, budget_us=20.0, progress=False)
-    best = {found.name: found for found in best_sizes(advice.predictions)}
+    best = {found.name: found for found in advice.finalists}
     others = [best[name] for name in ("UCB1", "OFUL", "OFUL, rare", "CSLB", "CSLB, log-det")]
     found = {f"* {advice.choice.call}": advice.choice, **{each.call: each for each in others}}
     env = LinearEnvironment(arms, isotropic_parameter(arms.shape[1], seed=5))
-    policies = {name: build(each, arms) for name, each in found.items()}
+    policies = {name: each.build(arms) for name, each in found.items()}
     result = simulate(env, policies, rounds=rounds, runs=3, seed=0, progress=False)
     return {name: (found[name].bound or 0.0, float(result.mean(name)[-1])) for name in policies}
 
@@ -87,7 +75,7 @@ def print_regrets(quick: bool) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Predicted against measured time of a round.")
+    parser = argparse.ArgumentParser(description="What advise says against what is played.")
     parser.add_argument("--regret", action="store_true", help="play what is recommended against others instead")
     parser.add_argument("--quick", action="store_true", help="a few rounds, to see that it runs")
     parser.add_argument("--json", type=Path, metavar="PATH", help="write everything to PATH")
@@ -98,11 +86,11 @@ def main() -> None:
     report = {}
     for name, (make, sketch_size) in CASES.items():
         report[name] = rows(make(), sketch_size, options.quick)
-        print(f"\n{f'{name}, l={sketch_size}':<36}{'predicted':>10}{'measured':>10}{'ratio':>8}")
+        print(f"\n{f'{name}, l={sketch_size}':<36}{'advised':>10}{'measured':>10}{'ratio':>8}")
         for row in report[name]:
-            ratio = row["predicted"] / row["measured"]
-            print(f"  {row['policy']:<34}{row['predicted']:>10.3g}{row['measured']:>10.3g}{ratio:>8.2f}", flush=True)
-    ratios = [math.log(row["predicted"] / row["measured"]) for part in report.values() for row in part]
+            ratio = row["advised"] / row["measured"]
+            print(f"  {row['policy']:<34}{row['advised']:>10.3g}{row['measured']:>10.3g}{ratio:>8.2f}", flush=True)
+    ratios = [math.log(row["advised"] / row["measured"]) for part in report.values() for row in part]
     typical, worst = math.exp(float(np.median(np.abs(ratios)))), math.exp(max(map(abs, ratios)))
     within = np.mean(np.abs(ratios) <= math.log(2.0))
     print(f"\ntypical error: a factor of {typical:.2f}; worst: {worst:.2f}; within a factor of two: {within:.0%}")

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import time
-from importlib import import_module
 from pathlib import Path
 
 import matplotlib.image
@@ -15,11 +14,10 @@ import pytest
 from command_line import Finished, files_in, play, run, start
 
 from sketchbandits import advise
-from sketchbandits.lab.advice import Machine
+from sketchbandits.lab.advice import timing
 
 MODEL = {"rounds": 30_000, "noise": 0.5, "theta_norm": 2.0, "ridge": 2.0, "delta": 0.05}
 FLAGS = [word for name, value in MODEL.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-MACHINE = Machine(2.5, ((1e6, 2e-4),))
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +49,8 @@ def done(folder: Path) -> Finished:
 
 @pytest.fixture
 def inspect(folder, monkeypatch):
-    """The command in this process, on the clock of no machine."""
-    monkeypatch.setattr(import_module("sketchbandits.lab.advice.advise"), "measure", lambda: MACHINE)
+    """The command in this process, on a made-up clock."""
+    monkeypatch.setattr(timing, "round_microseconds", lambda policy, means, noise: 3.0)
     return lambda *arguments: run("inspect", *arguments, cwd=folder)
 
 
@@ -62,7 +60,7 @@ def arms_of(folder):
 
 def test_the_report_is_that_of_advise_up_to_the_clock(done, folder):
     names = [f"no {i}" for i in range(31)]
-    advice = advise(arms_of(folder), **MODEL, budget_us=25.0, features=list("abcde"), ids=names, machine=MACHINE)
+    advice = advise(arms_of(folder), **MODEL, budget_us=25.0, features=list("abcde"), ids=names)
     lines = done.stdout.splitlines()
     assert all(len(line) <= 80 for line in lines)
     facts = advice.text().split("\nAfter")[0]
@@ -82,7 +80,8 @@ def test_the_files_hold_the_report_its_numbers_and_a_figure(done, folder):
     assert numbers["model"]["rounds"] == 30_000 and numbers["budget_us"] == 25.0
     assert numbers["recommendation"] in " ".join(done.stdout.split())
     assert all(row["score"] == row["sketch_size"] ** 2 * row["clusters"] for row in numbers["clusters"][:1])
-    assert numbers["machine"]["call_us"] > 0
+    timed = [row for row in numbers["candidates"] if row["microseconds"] is not None]
+    assert len(timed) == 12 and all(row["microseconds"] > 0 and row["memory"] > 0 for row in timed)
     image = matplotlib.image.imread(out / "advice.png")
     assert image.shape[1] > 800 and image[..., :3].std() > 0.01
 

@@ -1,11 +1,12 @@
 """Advice before the first round: what arms are like, and which policy, sketch size and budget suit them.
 
-`look` (with `groups` and `spectrum`) finds facts, `remarks` puts them into words, `clusters` counts ``K(l)``;
-`bounds`, `costs` and `machine` predict regret and time, `predictions` joins them; `recommend` chooses, `report` and
-`figure` show.
+    facts (groups, spectrum) → remarks
+    clusters → bounds → candidates → recommend, timing → advisor → report, figure
+
+`facts` examines the arms and `remarks` warns of what costs regret or time; `clusters` counts ``K(l)``; `candidates` are
+policies with their `bounds`, which `timing` plays for a few hundred rounds; `recommend` chooses.
 """
 
-from sketchbandits.lab.advice.advise import Advice, advise
-from sketchbandits.lab.advice.machine import Machine
+from sketchbandits.lab.advice.advisor import Advice, advise
 
-__all__ = ["Advice", "Machine", "advise"]
+__all__ = ["Advice", "advise"]

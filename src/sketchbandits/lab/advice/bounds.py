@@ -146,7 +146,7 @@ def space(case: Case, interval: float) -> float:
     """One fit of the span that is refreshed every ``interval`` rounds; +inf where there is none.
 
     Between two refreshes det V grows by ``1 + C`` or more at most ``I/ln(1 + C)`` times, and each such time costs at
-    most ``2 S L`` a round; at all others an old width is at most ``sqrt(1 + C)`` times the current one. The least
+    most ``2 S L`` per round; at all others an old width is at most ``sqrt(1 + C)`` times the current one. The least
     over C.
     """
     if not case.space_dims or math.isinf(interval):
@@ -168,7 +168,7 @@ def ucb1(case: Case) -> float:
     """``2 R sqrt(32 N T ln T) + (1 + pi^2/3) 2 S L N``, in expectation, with ``exploration=8``.
 
     Theorem 1 of Auer et al. for R-sub-Gaussian noise pulls an arm of gap g at most ``32 R^2 ln T/g^2 + 1 + pi^2/3``
-    times; gaps below ``R sqrt(32 N ln T/T)`` cost at most that a round.
+    times; gaps below ``R sqrt(32 N ln T/T)`` cost at most that per round.
     """
     n, T = case.n_arms, case.rounds
     pulls = 2.0 * case.noise * math.sqrt(32.0 * n * T * math.log(max(T, 2)))
@@ -186,7 +186,7 @@ def lints(case: Case) -> float:
 
 
 def soful(case: Case, size: int) -> float:
-    """``V' >= V/(1 + rho/ridge)``: widths grow by that root, beside what the radius pays.
+    """``V' >= V/(1 + rho/ridge)``: widths grow by that root, in addition to what the radius pays.
 
     ``rho`` is estimated, as though all arms were played equally often.
     """

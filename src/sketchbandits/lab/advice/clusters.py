@@ -1,7 +1,7 @@
 """How many clusters there are for a sketch size: ``K(l)`` and ``l^2 K(l)``, which CS-LB's bound grows with.
 
 Theorem 1 is about ``beta sqrt(l K T)`` with ``beta ~ sqrt(l)``: the sketch size that makes ``l^2 K(l)`` least makes the
-bound least. OFUL is ``l = rank, K = 1``; one scalar fit a ray is ``l = 1``.
+bound least. OFUL is ``l = rank, K = 1``; one scalar fit per ray is ``l = 1``.
 
 **Cost** first-fit is O(N d l + N K l), `Partition.subspaces` more. Where that passes `MOST_WORK`, a random sample of
 the arms, in their order, is partitioned, and half of it: what grows from the half to the whole is taken to go on
@@ -29,15 +29,13 @@ class ClusterRow(NamedTuple):
     """Clusters for one sketch size ``l``; with ``sampled > 0`` they are estimates from so many arms.
 
     ``clusters`` is first-fit's K, ``subspaces`` that of `Partition.subspaces`, none where it was not tried; the rest is
-    of the smaller of the two. ``acting`` is the mean size of a cluster over arms: what a round looks at if every arm
-    is as likely to be the best. ``deficiency`` is ``l K`` minus the sum of the ranks: room that is not used.
+    of the smaller of the two. ``deficiency`` is ``l K`` minus the sum of the ranks: rank that is not used.
     """
 
     sketch_size: int
     clusters: int
     subspaces: int | None
     largest: int
-    acting: float
     total_rank: int
     sampled: int
 
@@ -71,7 +69,7 @@ def cluster_table(
     rng: np.random.Generator,
     show: Callable[[float, str], None],
 ) -> tuple[ClusterRow, ...]:
-    """One row a sketch size, in the order of ``sizes``; ``rays`` are labels of arms on one line, -1 for zero arms."""
+    """One row per sketch size, in the order of ``sizes``; ``rays`` are labels of arms on one line, -1 for zero arms."""
     rows, counts = [], np.bincount(rays + 1, minlength=2)
     counts[1] += counts[0]  # zero arms join the first cluster
     for i, size in enumerate(sizes):
@@ -81,21 +79,20 @@ def cluster_table(
 
 
 class _Count(NamedTuple):
-    """What a partition comes to."""
+    """The size of a partition."""
 
     clusters: float
     largest: float
-    acting: float
     total_rank: float
 
 
 def _row(arms: NDArray[Any], size: int, rank: int, rays: Ints, rng: np.random.Generator) -> ClusterRow:
     n, d = arms.shape
     if size >= rank:
-        return ClusterRow(size, 1, 1, n, float(n), rank, 0)
+        return ClusterRow(size, 1, 1, n, rank, 0)
     if size == 1:
-        return ClusterRow(1, rays.size, None, int(rays.max()), float((rays.astype(float) ** 2).sum() / n), rays.size, 0)
-    sampled = _affordable(n, d, size)
+        return ClusterRow(1, rays.size, None, int(rays.max()), rays.size, 0)
+    sampled = affordable(n, d, size)
     parts: list[NDArray[Any]] = [arms]
     if sampled < n:
         chosen = rng.permutation(n)[:sampled]
@@ -112,14 +109,13 @@ def _row(arms: NDArray[Any], size: int, rank: int, rays: Ints, rng: np.random.Ge
         clusters=min(most, round(counts[0].clusters)),
         subspaces=min(most, round(counts[1].clusters)) if len(counts) > 1 else None,
         largest=min(n, round(best.largest)),
-        acting=min(float(n), best.acting),
         total_rank=min(rays.size, round(best.total_rank), size * min(most, round(best.clusters))),
         sampled=sampled if sampled < n else 0,
     )
 
 
-def _affordable(n: int, dim: int, size: int) -> int:
-    """So many arms in general position can be partitioned within the limit."""
+def affordable(n: int, dim: int, size: int) -> int:
+    """The number of arms, in general position, that can be partitioned within the limit."""
     quadratic = math.sqrt(MOST_WORK * size / (2 * (size + 8)))
     linear = MOST_WORK / (2 * dim * (size + 8))
     most = max(4 * size, int(min(quadratic, linear)))
@@ -135,9 +131,8 @@ def _subspaces(arms: NDArray[Any], size: int) -> _Count:
 
 
 def _count(partition: Partition) -> _Count:
-    counts = np.bincount(partition.labels, minlength=partition.n_clusters).astype(np.float64)
-    acting = float((counts**2).sum() / counts.sum())
-    return _Count(float(partition.n_clusters), float(counts.max()), acting, float(partition.ranks.sum()))
+    largest = np.bincount(partition.labels, minlength=partition.n_clusters).max()
+    return _Count(float(partition.n_clusters), float(largest), float(partition.ranks.sum()))
 
 
 def _grown(counts: Sequence[_Count], sampled: int, n: int) -> _Count:

@@ -29,11 +29,11 @@ def blocks(arms: NDArray[Any]) -> Iterator[tuple[int, Floats]]:
 
 
 def copies(arms: NDArray[Any]) -> Ints:
-    """Labels: rows have the same one where they are equal to the last bit (and -0 is 0)."""
+    """Labels: rows have the same one where they are bit-for-bit identical (and -0 is 0)."""
     words = np.random.default_rng(0).integers(2**63, size=arms.shape[1], dtype=np.uint64) | np.uint64(1)
     keys = np.empty(len(arms), np.uint64)
     for start, rows in blocks(arms):
-        # A sum of products that wraps around, twice mixed: 64 bits a row that equal rows share and others do not.
+        # A sum of products that wraps around, twice mixed: 64 bits per row that equal rows share and others do not.
         bits = (rows + 0.0).view(np.uint64)
         bits = (bits ^ (bits >> np.uint64(29))) * words
         keys[start : start + len(rows)] = (bits ^ (bits >> np.uint64(32))).sum(axis=1)

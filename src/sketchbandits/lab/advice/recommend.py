@@ -1,57 +1,67 @@
-"""Which policy to play: the least predicted bound that fits the budget, said in one sentence."""
+"""Which policy to play: the least bound among those that fit the budget, in one sentence."""
 
 from collections.abc import Sequence
 
 from sketchbandits.lab.advice.bounds import Case
-from sketchbandits.lab.advice.predictions import ESTIMATED, NONE, Prediction
+from sketchbandits.lab.advice.candidates import ESTIMATED, MULTISCALE, NONE, Candidate
 
-MULTISCALE = "MultiscaleCSLB"
-# Bounds are loose by more than this: such a difference says nothing about regret. Between equals the policy that takes
-# the least of several bounds in every round goes first, then the one that costs less.
+# Bounds are loose by more than this factor: such a difference says nothing about regret. Between equals
+# `MultiscaleCSLB` goes first, since it takes the least of several bounds in every round anew.
 TIE = 2.0
-SAME = 1.05
+SAME = 1.05  # within this factor the sketch size makes no difference
 
 
-def recommend(predictions: Sequence[Prediction]) -> Prediction:
+def recommend(finalists: Sequence[Candidate]) -> Candidate:
     """The policy to play; where none fits the budget, the fastest that has a guarantee."""
-    proven = [found for found in predictions if found.guarantee not in (NONE, ESTIMATED)]
+    proven = [found for found in finalists if found.guarantee not in (NONE, ESTIMATED)]
     fitting = [found for found in proven if found.fits]
     if not fitting:
-        return min(proven, key=lambda found: found.microseconds)
-    least = min(_bound(found) for found in fitting)
-    near = [found for found in fitting if _bound(found) <= TIE * least]
+        return min(proven, key=microseconds_of)
+    least = min(map(bound_of, fitting))
+    near = [found for found in fitting if bound_of(found) <= TIE * least]
     own = [found for found in near if found.policy == MULTISCALE]
-    return best_of(own) if own else min(near, key=_bound)
+    return min(own or near, key=bound_of)
 
 
-def best_of(predictions: Sequence[Prediction]) -> Prediction:
-    """Of one policy at several sizes: the least bound, and the cheapest round where bounds are the same."""
-    fitting = [found for found in predictions if found.fits] or list(predictions)
-    least = min(_bound(found) for found in fitting)
-    same = [found for found in fitting if _bound(found) <= SAME * least]
-    return min(same, key=lambda found: (_work(found), _bound(found)))
+def groups(candidates: Sequence[Candidate]) -> dict[str, list[Candidate]]:
+    """The candidates of each policy, by its name."""
+    found: dict[str, list[Candidate]] = {}
+    for each in candidates:
+        found.setdefault(each.name, []).append(each)
+    return found
 
 
-def sentence(choice: Prediction, case: Case, budget_us: float | None) -> str:
-    """The recommendation, with what it is expected to cost."""
-    took = f"{'up to' if choice.policy == MULTISCALE else 'about'} {choice.microseconds:.3g} us a round"
+def best_of(candidates: Sequence[Candidate]) -> Candidate:
+    """Of one policy at several sizes, the one with the least bound.
+
+    Where bounds are the same up to `SAME`, or there are none: the default of the class, else the smallest size, whose
+    rounds are cheapest.
+    """
+    least = min(map(bound_of, candidates))
+    same = [found for found in candidates if bound_of(found) <= SAME * least]
+    return min(same, key=lambda found: (not found.is_default, found.sketch_size or 0))
+
+
+def sentence(choice: Candidate, case: Case, budget_us: float | None) -> str:
+    """The recommendation, with the time that a round took."""
     if budget_us is None:
-        why = f"the least predicted regret bound, up to a factor of {TIE:g}"
+        why = f"the least regret bound, up to a factor of {TIE:g}"
     elif choice.fits:
-        why = f"the least predicted regret bound within {budget_us:g} us, up to a factor of {TIE:g}"
+        why = f"the least regret bound within {budget_us:g} us per round, up to a factor of {TIE:g}"
     else:
         why = f"the fastest policy with a guarantee, though none fits {budget_us:g} us"
-    value = f"{_bound(choice):,.0f} after {case.rounds:,} rounds"
+    value = f"{bound_of(choice):,.0f} after {case.rounds:,} rounds"
     if choice.vacuous:
         value += f", which is no less than the trivial {case.trivial:,.0f}"
-    return f"Play {choice.call}: {why} ({value}), taking {took}."
+    return f"Play {choice.call}: {why} ({value}); a round took {microseconds_of(choice):.3g} us."
 
 
-def _bound(found: Prediction) -> float:
-    assert found.bound is not None
-    return found.bound
+def bound_of(found: Candidate) -> float:
+    """Its bound; 0 for a policy that has none, so that all its sizes count as equal."""
+    return 0.0 if found.bound is None else found.bound
 
 
-def _work(found: Prediction) -> float:
-    """Operations beside the budget, which is spent whatever the sketch size."""
-    return found.operations - float(dict(found.options).get("budget", 0))
+def microseconds_of(found: Candidate) -> float:
+    """The time of a round of a candidate that was timed."""
+    assert found.microseconds is not None
+    return found.microseconds

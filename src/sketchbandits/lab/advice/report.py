@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sketchbandits.lab.advice.candidates import ESTIMATED, EXPECTED, Candidate
 from sketchbandits.lab.advice.clusters import ClusterRow
-from sketchbandits.lab.advice.look import NEAR_COPY, Look
-from sketchbandits.lab.advice.predictions import ESTIMATED, EXPECTED, Prediction
-from sketchbandits.lab.advice.recommend import best_of
+from sketchbandits.lab.advice.facts import NEAR_COPY, ArmFacts
+from sketchbandits.lab.advice.recommend import microseconds_of
+from sketchbandits.lab.advice.timing import ROUNDS
+from sketchbandits.lab.outputs import PNG_DPI
 
 if TYPE_CHECKING:
-    from sketchbandits.lab.advice.advise import Advice
+    from sketchbandits.lab.advice.advisor import Advice
 
 WIDTH = 80
 SHOWN_VALUES = 5
-PNG_DPI = 160
 
 
 def text(advice: "Advice") -> str:
     """The whole report."""
-    parts = [_facts(advice.look), _bullets(advice.warnings, "! "), _clusters(advice), _predictions(advice)]
+    parts = [_facts(advice.facts), _bullets(advice.warnings, "! "), _clusters(advice), _finalists(advice)]
     parts += [textwrap.wrap(advice.sentence, WIDTH, break_on_hyphens=False), _bullets(advice.notes, "- ")]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
@@ -36,71 +37,79 @@ def advice_files(advice: "Advice") -> dict[str, bytes]:
     return {"advice.txt": advice.text().encode(), "advice.json": numbers.encode(), "advice.png": image.getvalue()}
 
 
-def best_sizes(predictions: Sequence[Prediction]) -> list[Prediction]:
-    """Every policy once, at its best sketch size; those without a bound, at their cheapest, come last."""
-    groups: dict[str, list[Prediction]] = {}
-    for found in predictions:
-        groups.setdefault(found.name, []).append(found)
-    bounded = [best_of(group) for group in groups.values() if group[0].bound is not None]
-    others = [min(group, key=lambda found: found.microseconds) for group in groups.values() if group[0].bound is None]
-    return sorted(bounded, key=lambda found: found.bound or 0.0) + others
+def in_order(finalists: Sequence[Candidate]) -> list[Candidate]:
+    """From the least bound; policies without one come last."""
+    return sorted(finalists, key=lambda found: (found.bound is None, found.bound or 0.0))
+
+
+def all_candidates(advice: "Advice") -> list[Candidate]:
+    """Every candidate; those that were timed with their times."""
+    timed = {found.call: found for found in advice.finalists}
+    own = {found.call for found in advice.candidates}
+    others = [found for call, found in timed.items() if call not in own]  # with another budget than the default
+    return [*(timed.get(found.call, found) for found in advice.candidates), *others]
 
 
 def notes(advice: "Advice") -> list[str]:
-    """What was sampled, how bounds and times are meant."""
-    look, machine, table = advice.look, advice.machine, advice.clusters
-    said = []
-    if look.spectrum.rows < look.n_arms:
-        said.append(f"The spectrum is that of {look.spectrum.rows:,} arms, drawn at random.")
-    sampled = [row.sampled for row in table if row.sampled]
+    """What was sampled, and what bounds and times mean."""
+    facts, said = advice.facts, []
+    if facts.spectrum.rows < facts.n_arms:
+        said.append(f"The spectrum is that of {facts.spectrum.rows:,} arms, drawn at random.")
+    sampled = [row.sampled for row in advice.clusters if row.sampled]
     if sampled:
-        size = f"{max(sampled):,}" if min(sampled) == max(sampled) else f"{min(sampled):,} to {max(sampled):,}"
         said.append(
-            f"Clusters marked ~ are estimates, mostly too high, from {size} arms drawn at random and half of them."
+            f"Clusters marked ~ are estimates, mostly too high, from {_span(sampled)} arms drawn at random and half of "
+            "them."
         )
     said.append(
         "Bounds hold with probability 1 - delta. mean: on the mean regret; est.: an estimate, as though a sketch "
         "dropped the tail of the arms' spectrum, all played equally often; vac.: vacuous, no less than 2 S L T = "
-        f"{advice.case.trivial:,.0f}; over: dearer than the budget; ops: operations a round."
+        f"{advice.case.trivial:,.0f}; over: slower than the budget."
     )
-    rates = [1e3 * rate for _, rate in machine.rates]
     said.append(
-        f"Times are predictions for this machine: {machine.call_us:.2g} us for select and update from Python, and "
-        f"{rates[0]:.2g} to {rates[-1]:.2g} ns an operation, measured now; expect them within a factor of two."
+        f"us: processor time of a select and an update from Python, measured now, the mean of up to {ROUNDS} rounds "
+        "near the start. MB: the memory of arms and state."
     )
+    sampled = [found.sampled for found in advice.finalists if found.sampled]
+    if sampled:
+        said.append(f"Times and memory marked ~ are extrapolated from {_span(sampled)} arms drawn at random.")
     return said
+
+
+def _span(counts: Sequence[int]) -> str:
+    low, high = min(counts), max(counts)
+    return f"{high:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def as_json(advice: "Advice") -> dict[str, Any]:
     """Plain numbers and texts; labels of single arms are left out."""
-    look, found = advice.look, advice.look.spectrum
+    facts, found = advice.facts, advice.facts.spectrum
     return {
         "arms": {
-            "n_arms": look.n_arms,
-            "dim": look.dim,
-            "dtype": look.dtype,
+            "n_arms": facts.n_arms,
+            "dim": facts.dim,
+            "dtype": facts.dtype,
             "rank": found.rank,
             "dims_for_90_percent": found.dims_for(0.9),
             "dims_for_99_percent": found.dims_for(0.99),
             "singular_values": found.values.tolist(),
             "spectrum_rows": found.rows,
-            "rays": look.n_rays,
-            "distinct": len(np.unique(look.copies)),
-            "distinct_up_to_rounding": len(np.unique(look.near_copies)),
-            "zero": int((look.norms == 0.0).sum()),
-            "least_norm": float(look.norms.min()),
-            "largest_norm": float(look.norms.max()),
+            "rays": facts.n_rays,
+            "distinct": len(np.unique(facts.copies)),
+            "distinct_up_to_rounding": len(np.unique(facts.near_copies)),
+            "zero": int((facts.norms == 0.0).sum()),
+            "least_norm": float(facts.norms.min()),
+            "largest_norm": float(facts.norms.max()),
         },
         "model": {
             name: getattr(advice.case, name) for name in ("rounds", "noise", "theta_norm", "ridge", "delta", "trivial")
         },
-        "machine": {"call_us": advice.machine.call_us, "rates": [list(pair) for pair in advice.machine.rates]},
         "budget_us": advice.budget_us,
         "warnings": advice.warnings,
         "clusters": [row._asdict() | {"score": row.score, "deficiency": row.deficiency} for row in advice.clusters],
-        "predictions": [
+        "candidates": [
             {"call": each.call} | {k: v for k, v in each._asdict().items() if k != "options"}
-            for each in advice.predictions
+            for each in all_candidates(advice)
         ],
         "sketch_size": advice.sketch_size,
         "budget": advice.budget,
@@ -109,23 +118,23 @@ def as_json(advice: "Advice") -> dict[str, Any]:
     }
 
 
-def _facts(look: Look) -> list[str]:
-    found, norms = look.spectrum, look.norms
-    sizes = np.bincount(look.rays[look.rays >= 0], minlength=1)
+def _facts(facts: ArmFacts) -> list[str]:
+    found, norms = facts.spectrum, facts.norms
+    sizes = np.bincount(facts.rays[facts.rays >= 0], minlength=1)
     positive = norms[norms > 0.0]
     ratio = f", ratio {positive.max() / positive.min():.3g}" if positive.size else ""
     values = ", ".join(f"{value:.3g}" for value in found.values[:SHOWN_VALUES])
     rest = f", ... {found.values[-1]:.3g}" if len(found.values) > SHOWN_VALUES else ""
-    near = look.n_arms - len(np.unique(look.near_copies))
-    facts = {
+    near = facts.n_arms - len(np.unique(facts.near_copies))
+    lines = {
         "rank": f"{found.rank:,} (90 % of the energy in {found.dims_for(0.9):,}, 99 % in {found.dims_for(0.99):,})",
         "spectrum": values + rest,
         "norms": f"{norms.min():.3g} to {norms.max():.3g}{ratio}",
-        "copies": f"{look.n_arms - len(np.unique(look.copies)):,} exact, {near:,} within {NEAR_COPY:g}",
-        "rays": f"{look.n_rays:,}, the largest of {_arms(int(sizes.max()))}",
+        "copies": f"{facts.n_arms - len(np.unique(facts.copies)):,} exact, {near:,} within {NEAR_COPY:g}",
+        "rays": f"{facts.n_rays:,}, the largest of {_arms(int(sizes.max()))}",
     }
-    head = f"{_arms(look.n_arms)} of {look.dim:,} feature{'s' if look.dim > 1 else ''} ({look.dtype})"
-    return [head, *(f"  {name:<9} {value}" for name, value in facts.items())]
+    head = f"{_arms(facts.n_arms)} of {facts.dim:,} feature{'s' if facts.dim > 1 else ''} ({facts.dtype})"
+    return [head, *(f"  {name:<9} {value}" for name, value in lines.items())]
 
 
 def _arms(count: int) -> str:
@@ -147,22 +156,23 @@ def _cluster_cells(row: ClusterRow, best: bool) -> list[str]:
     return [f"{'*' if best else ''}{row.sketch_size}", *cells]
 
 
-def _predictions(advice: "Advice") -> list[str]:
+def _finalists(advice: "Advice") -> list[str]:
     head = f"After {advice.case.rounds:,} rounds, every policy at its best sketch size"
     if advice.budget_us is not None:
         head += f" within {advice.budget_us:g} us"
-    rows = [_prediction_cells(found, found == advice.choice) for found in best_sizes(advice.predictions)]
-    return [head, *_table(["policy", "l", "bound", "ops", "us", "MB", ""], rows, left=1)]
+    rows = [_finalist_cells(found, found == advice.choice) for found in in_order(advice.finalists)]
+    return [head, *_table(["policy", "l", "bound", "us", "MB", ""], rows, left=1)]
 
 
-def _prediction_cells(found: Prediction, chosen: bool) -> list[str]:
+def _finalist_cells(found: Candidate, chosen: bool) -> list[str]:
     bound = "none" if found.bound is None else _short(found.bound)
     words = {"over": not found.fits, "vac.": found.vacuous, "mean": found.guarantee == EXPECTED}
     words["est."] = found.guarantee == ESTIMATED
     size = "-" if found.sketch_size is None else f"{found.sketch_size}"
-    numbers = [_short(found.operations), _short(found.microseconds), _short(found.memory / 1e6)]
+    sign = "~" if found.sampled else ""
+    measured = [f"{sign}{_short(value)}" for value in (microseconds_of(found), (found.memory or 0.0) / 1e6)]
     said = " ".join(word for word, holds in words.items() if holds)
-    return [f"{'* ' if chosen else ''}{found.name}", size, bound, *numbers, said]
+    return [f"{'* ' if chosen else ''}{found.name}", size, bound, *measured, said]
 
 
 def _short(value: float) -> str:
@@ -171,7 +181,7 @@ def _short(value: float) -> str:
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> list[str]:
-    """Columns as wide as they need; the first ``left`` and one without a heading stand to the left."""
+    """Columns as wide as needed; the first ``left`` columns and one without a heading are aligned to the left."""
     cells = [list(headings), *map(list, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     sides = ["<" if i < left or not heading else ">" for i, heading in enumerate(headings)]

@@ -1,6 +1,6 @@
 """Singular values of the arms, and what they say: rank, energy, and what a sketch of a given size would lose.
 
-Rows go through one QR decomposition a block (the R factors are stacked), which keeps small singular values that the
+Rows go through one QR decomposition per block (the R factors are stacked), which keeps small singular values that the
 Gram matrix would drown. **Cost** O(N d^2), or that of as many rows as `MOST_WORK` allows.
 """
 
@@ -41,7 +41,7 @@ class Spectrum(NamedTuple):
         return float(energy[size:].sum() / energy.sum()) if energy.sum() > 0.0 else 0.0
 
     def shrunk(self, size: int) -> float:
-        """What Frequent Directions of this size takes from every direction a row, if rows are drawn from the arms.
+        """What Frequent Directions of this size takes from every direction per row, if rows are drawn from the arms.
 
         ``min_{k < size} (lambda_{k+1} + ... + lambda_d)/(size - k)`` with ``lambda`` the mean squared singular values.
         """

@@ -1,4 +1,4 @@
-"""What arms are like before anybody plays them: sizes, norms, columns, copies, rays and the spectrum."""
+"""Facts about arms before the first round: sizes, norms, columns, copies, rays and the spectrum."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ NEAR_COPY = 1e-6  # of the median norm: arms closer than this differ by rounding
 
 
 @dataclass(frozen=True, repr=False)
-class Look:
+class ArmFacts:
     """Facts about ``n_arms`` arms of ``dim`` features; `remarks` puts what matters into words.
 
-    ``copies``, ``near_copies`` and ``rays`` are labels, one an arm: arms that share one are equal, equal up to
+    ``copies``, ``near_copies`` and ``rays`` are labels, one per arm: arms that share one are equal, equal up to
     `NEAR_COPY`, or on one line through 0 (-1 for a zero arm). Column statistics stand in the order of ``features``.
     """
 
@@ -64,27 +64,27 @@ class Look:
         return max(1, int(self.rays.max()) + 1 if self.rays.size else 1)
 
 
-def look(
+def examine(
     arms: NDArray[Any],
     *,
     features: Sequence[str] | None,
     ids: Sequence[str] | None,
     rng: np.random.Generator,
     show: Callable[[float, str], None],
-) -> Look:
-    """Look at arms, of which the entries are checked here."""
+) -> ArmFacts:
+    """Examine arms; their entries are checked here."""
     n, d = arms.shape
     columns_called, rows_called = _names("features", features, d), _names("ids", ids, n)
     show(0.0, f"reading {n:,} arms")
     norms, columns = _statistics(arms)
     tolerance = COARSE_TOLERANCE.get(arms.dtype.name, TOLERANCE)
-    show(0.1, "looking for copies")
+    show(0.1, "searching for copies")
     same = copies(arms)
     near = nearby(arms, NEAR_COPY * float(np.median(norms)))
-    show(0.4, "looking for parallel arms")
+    show(0.4, "searching for parallel arms")
     rays = _compact(nearby(arms, tolerance, rays=True))
     found = spectrum(arms, tolerance, rng, lambda share: show(0.6 + 0.4 * share, "the spectrum"))
-    return Look(
+    return ArmFacts(
         n_arms=n,
         dim=d,
         dtype=arms.dtype.name,
