@@ -110,6 +110,50 @@ def test_same_choices_and_bounds_as_the_twin(name, arms):
     assert_same(fast, slow)
 
 
+def learned(fast, slow, X):
+    means, generator = X @ uniform_parameter(D, seed=4), np.random.default_rng(9)
+    for _ in range(90):
+        arm = int(generator.integers(N - 3))  # three arms have no rewards
+        reward = float(means[arm] + 0.7 * generator.normal())
+        fast.update(arm, reward)
+        slow.update(arm, reward)
+    return fast, slow
+
+
+@pytest.mark.parametrize("arms", ARMS)
+@pytest.mark.parametrize("name", [name for name in PAIRS if not name.startswith("multiscale")])
+def test_estimates_are_the_means_of_the_twin(name, arms):
+    X = ARMS[arms]()
+    fast, slow = learned(*PAIRS[name](X), X)
+    np.testing.assert_allclose(fast.estimates(), np.minimum(slow.means(), slow.bounds()), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("arms", ARMS)
+@pytest.mark.parametrize("radius", ["mixture", "logdet"])
+def test_multiscale_estimates_are_those_of_the_narrower_scale(radius, arms):
+    X = ARMS[arms]()
+    options = {"sketch_size": 4, "radius": radius, "budget": 0, **COMMON}
+    fast, slow = learned(MultiscaleCSLB(X, **options), naive.NaiveMultiscale(X, **options), X)
+    fits = [
+        (slow.rays, 1, 0.81 * slow.delta / (slow.n_rays + 1)),
+        (slow.labels, slow.rank, 0.081 * slow.delta / (slow.K + 1)),
+    ]
+    upper, lower = (np.array([s * slow.fit_bounds(slow.counts, s * slow.sums, *fit) for fit in fits]) for s in (1, -1))
+    means, widths = (upper + lower) / 2, (upper - lower) / 2
+    expected = np.where(widths[0] <= widths[1], *means)
+    np.testing.assert_allclose(fast.estimates(), np.minimum(expected, slow.bounds()), rtol=1e-9, atol=1e-9)
+    assert (widths[0] < widths[1]).any() and (widths[1] < widths[0]).any(), "both scales must have their turn"
+
+
+def test_multiscale_estimates_with_the_space_are_means_of_one_of_the_scales():
+    X = ARMS["general"]()
+    policy = MultiscaleCSLB(X, sketch_size=2, **COMMON)
+    learned(policy, UCB1(X), X)
+    scales, bounds = policy.scales(), policy.bounds()
+    assert np.isfinite(scales["space"]).any()
+    assert (policy.estimates() <= bounds).all() and np.unique(policy.estimates()).size > 2
+
+
 @pytest.mark.parametrize("normalize", ["max", "unit"])
 @pytest.mark.parametrize("dataset", PAPER)
 def test_cslb_and_its_twins_choose_the_same_arm_in_every_round(dataset, normalize):

@@ -162,6 +162,25 @@ CASES = {
 }
 
 
+def slow_estimate(slow, x):
+    """The mean of the narrowest interval: of the clusters that hold x (own fit or view), else of the space."""
+    found = []
+    for cluster in slow.clusters:
+        if cluster.holds(x, slow.tol):
+            view, cluster.view = cluster.view, None
+            own, part = cluster.bound(x, slow.R, slow.S), cluster.inside(x)
+            cluster.view = view
+            mean = part @ np.linalg.solve(cluster.V, cluster.b)
+            found.append((own - mean, mean))
+            if view is not None:
+                V, theta, beta = view
+                width = beta * np.sqrt(part @ np.linalg.inv(V) @ part) + slow.S * np.linalg.norm(x - part)
+                found.append((width, part @ theta))
+    if found:
+        return min(found)[1]
+    return float(x @ slow.space_set()[1]) if slow.space else 0.0
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_choices_as_the_obvious_twin(name):
     env, options = CASES[name]
@@ -184,6 +203,8 @@ def test_the_same_choices_as_the_obvious_twin(name):
     contexts = env.draw(np.random.default_rng(8), 20)
     capped = np.minimum([slow.uncapped(x) for x in contexts], 1.3 * np.linalg.norm(contexts, axis=1))
     np.testing.assert_allclose(fast.bounds(contexts), capped, rtol=1e-7)
+    expected = np.minimum([slow_estimate(slow, x) for x in contexts], capped)
+    np.testing.assert_allclose(fast.estimates(contexts), expected, rtol=1e-7, atol=1e-9)
     assert (fast.n_clusters > 0) == (name != "isotropic")
 
 

@@ -5,8 +5,8 @@
     check_sketch(lambda dim: MySketch(dim))               # update(x), matrix, shrunk_mass, inverse_norms(X)
 
 Each raises ``AssertionError`` with a sentence on the first rule that is broken. The library runs them over all its own
-classes; run them over yours. ``save``, ``load``, ``copy`` and, together, ``update_many`` and ``play`` are checked where
-they exist.
+classes; run them over yours. ``estimates``, ``save``, ``load``, ``copy`` and, together, ``update_many`` and ``play``
+are checked where they exist.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from sketchbandits.checks.fixed_arms import (
     bad_arms_are_refused,
     bounds_have_one_value_per_arm,
     copies_are_independent,
+    estimates_are_means,
     input_is_not_aliased,
     memory_is_bounded,
     reading_is_pure,
@@ -42,6 +43,7 @@ POLICY_CHECKS: tuple[Callable[[Make], None], ...] = (
     selects_valid_arms,
     reading_is_pure,
     bounds_have_one_value_per_arm,
+    estimates_are_means,
     input_is_not_aliased,
     same_seed_same_arms,
     rewards_may_be_late,

@@ -50,6 +50,21 @@ def contextual_rounds(make: Make) -> None:
     assert np.array_equal(contexts, np.eye(DIM)[:4]), "contexts must not be changed"
 
 
+def contextual_estimates(make: Make) -> None:
+    """`estimates` has one finite value per context, never above the bound, and changes nothing."""
+    policy = make(DIM)
+    if not hasattr(policy, "estimates"):
+        return
+    contexts = np.eye(DIM)[:4]
+    assert np.isfinite(policy.estimates(contexts)).all(), "estimates(contexts) must be finite before the first reward"
+    _play_contexts(policy)
+    before, estimates, bounds = snapshot_of(policy), policy.estimates(contexts), policy.bounds(contexts)
+    assert estimates.shape == (4,), "estimates(contexts) must have one value per row"
+    assert np.array_equal(policy.estimates(contexts), estimates), "estimates(contexts) must repeat itself"
+    assert same(before, snapshot_of(policy)), "estimates(contexts) must not change the state"
+    assert (estimates <= bounds + 1e-9 * (1.0 + np.abs(bounds))).all(), "estimates must not be above bounds"
+
+
 def contextual_refusals(make: Make) -> None:
     """Bad contexts and rewards are refused by name, and leave the state alone."""
     policy = make(DIM)
@@ -118,6 +133,7 @@ def contextual_refused_batches(make: Make) -> None:
 
 CONTEXTUAL_CHECKS: tuple[Callable[[Make], None], ...] = (
     contextual_rounds,
+    contextual_estimates,
     contextual_refusals,
     contextual_saving,
     contextual_batches,

@@ -55,6 +55,28 @@ def bounds_have_one_value_per_arm(make: Make) -> None:
     assert np.isfinite(policy.bounds()).all(), "bounds() must be finite once every arm has a reward"
 
 
+def estimates_are_means(make: Make) -> None:
+    """`estimates` has one finite value per arm, never above the bound, follows the rewards, and changes nothing."""
+    arms = make_arms()
+    policy = make(arms)
+    if not hasattr(policy, "estimates"):
+        return
+    assert policy.estimates().shape == (N_ARMS,), "estimates() must have one value per arm"
+    assert np.isfinite(policy.estimates()).all(), "estimates() must be finite before the first reward"
+    play(policy, arms, 60)
+    before, estimates = snapshot_of(policy), policy.estimates()
+    policy.estimates()[:] = -1.0
+    assert np.array_equal(policy.estimates(), estimates), "estimates() must repeat itself, in an array of its own"
+    assert same(before, snapshot_of(policy)), "estimates() must not change the state"
+    excess = estimates - policy.bounds()
+    assert (excess <= 1e-9 * (1.0 + np.abs(policy.bounds()))).all(), "estimates() must not be above bounds()"
+    high, low = make(arms), make(arms)
+    for _ in range(200):
+        high.update(0, 1.0)
+        low.update(0, -1.0)
+    assert high.estimates()[0] > 0.0 > low.estimates()[0], "estimates() must follow the rewards of an arm"
+
+
 def input_is_not_aliased(make: Make) -> None:
     """The caller's arms are neither kept nor changed."""
     arms = make_arms()

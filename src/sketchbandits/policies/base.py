@@ -24,11 +24,11 @@ from sketchbandits.policies.rounds import absorb, choose, kernels_of
 
 
 class Policy(Guarded):
-    """A policy on a fixed arm set: `select`, `update`, `update_many`, `play`, `bounds`, `save`, `load`, `copy`.
+    """A policy on a fixed arm set: `select`, `update`, `bounds`, `estimates`, batches, `save`, `load`, `copy`.
 
     Subclasses check their parameters, fill ``self.settings`` with all of them, build ``self.state`` inside
-    ``with self._warm_up():`` and implement `bounds`, `_outlook` and `_state_type`; the fields of the state's type say
-    what a saved file must hold (`sketchbandits.snapshot`).
+    ``with self._warm_up():`` and implement `bounds`, `estimates`, `_outlook` and `_state_type`; the fields of the
+    state's type say what a saved file must hold (`sketchbandits.snapshot`).
     """
 
     #: Whether `simulate` and the service pass pending decisions to the policy unless asked otherwise: True
@@ -191,6 +191,14 @@ class Policy(Guarded):
 
     def bounds(self) -> Floats:
         """The current upper confidence bound of every arm, from the rewards recorded so far. No side effect."""
+        raise NotImplementedError
+
+    def estimates(self) -> Floats:
+        """The estimated mean reward of every arm, from the rewards recorded so far. No side effect.
+
+        It is 0 for an arm of which nothing is known yet, and never above `bounds`. Prefer it to `bounds` where arms are
+        shown to people: a bound is large for good arms and for unknown ones.
+        """
         raise NotImplementedError
 
     @property

@@ -44,6 +44,11 @@ class ContextualPolicy(Guarded):
         """The upper confidence bound of every row of ``contexts``. No side effect."""
         return self._bounds(self._checked(contexts))
 
+    @exclusive
+    def estimates(self, contexts: ArrayLike) -> Floats:
+        """The estimated mean reward of every row of ``contexts``; never above `bounds`. No side effect."""
+        return self._estimates(self._checked(contexts))
+
     def update(self, context: ArrayLike, reward: float) -> None:
         """Record ``reward`` for the vector that was played: at any time, in any order."""
         vector = validate.vector("context", context, size=self.dim)
@@ -107,6 +112,9 @@ class ContextualPolicy(Guarded):
         raise NotImplementedError
 
     def _bounds(self, contexts: Floats) -> Floats:
+        raise NotImplementedError
+
+    def _estimates(self, contexts: Floats) -> Floats:
         raise NotImplementedError
 
     def _absorb(self, rows: Floats, rewards: Floats) -> None:
@@ -256,6 +264,9 @@ class ContextualRidge(ContextualPolicy):
         means, widths = rows @ self._theta(self.state.target), np.empty(len(rows))
         triangular_norms(self.state.factor, rows, widths)
         return means + radius_value(self.state.radius, *self._samples()) * widths
+
+    def _estimates(self, contexts: Floats) -> Floats:
+        return self._project(contexts) @ self._theta(self.state.target)
 
     def _scores(self, contexts: Floats) -> Floats:
         if not self.state.sampling.size:

@@ -158,6 +158,11 @@ class UCB1(OneFit):
         fill_bounds(self.state, out)
         return out
 
+    @exclusive
+    def estimates(self) -> Floats:
+        """The mean of every arm's own rewards, 0 for an arm without any."""
+        return np.array(self.state.stats[MEAN])
+
     def _outlook(self) -> Outlook:
         stats = np.stack([self.state.stats[MEAN], self.state.stats[SPREAD] ** 2])
         return new_outlook(Counts(self.state.counts), stats, radius_of(self.state))

@@ -213,6 +213,12 @@ class CSLB(ChangingClusters):
         off = self.settings["theta_norm"] * stats[OFF_SPAN]
         return np.minimum(stats[CAP], stats[MEAN] + beta * np.sqrt(stats[WIDTH2]) + off)
 
+    @exclusive
+    def estimates(self) -> Floats:
+        """The estimate of its cluster's fit for every arm, at most the largest value that its bound may take."""
+        stats = _ENGINES[self.settings["engine"]].current_stats(self.state)[:, self.state.place[SLOT, : self.n_arms]]
+        return np.minimum(stats[MEAN], stats[CAP])
+
     @property
     def _scan(self) -> str:
         """Shortlists know nothing of arms off their span."""

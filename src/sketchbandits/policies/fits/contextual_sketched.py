@@ -59,6 +59,9 @@ class ContextualSketch(ContextualPolicy):
         beta = sketch_radius(self.state, self.state.radius[LOG_SHARE])
         return contexts @ self.state.theta + beta * sketches.inverse_norms(self.state.sketch, contexts)
 
+    def _estimates(self, contexts: Floats) -> Floats:
+        return contexts @ self.state.theta
+
     def _scores(self, contexts: Floats) -> Floats:
         if not self.state.sampling.size:
             return self._bounds(contexts)

@@ -192,6 +192,11 @@ class RidgePolicy(Policy):
         fill_bounds(self._today(), out)
         return out
 
+    @exclusive
+    def estimates(self) -> Floats:
+        """``x.theta_hat`` for every arm."""
+        return np.array(self._today().stats[MEAN])
+
     def _today(self) -> Any:
         """The state with means and widths as of the last reward; rarely switching policies keep older ones."""
         if self.state.level[SWITCH] == 0.0:

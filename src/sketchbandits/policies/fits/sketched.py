@@ -360,6 +360,11 @@ class SketchedPolicy(Policy):
         fill_bounds(self.state, out)
         return out
 
+    @exclusive
+    def estimates(self) -> Floats:
+        """``x.theta_hat`` for every arm."""
+        return np.array(self.state.stats[MEAN])
+
     def _picks(self, count: int, allowed: Mask, waiting: Ints) -> Ints:
         if self.state.sampling.size == 0:
             return super()._picks(count, allowed, waiting)

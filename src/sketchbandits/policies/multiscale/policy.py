@@ -85,7 +85,14 @@ from sketchbandits.policies.multiscale.state import (
     space_features,
 )
 from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_array
-from sketchbandits.policies.pending.multiscale import multiscale_outlook
+from sketchbandits.policies.pending.multiscale import (
+    RAY_MEAN,
+    RAY_WIDTH,
+    SPACE_MEAN,
+    WIDTH_IN_SPACE,
+    direction_and_space,
+    multiscale_outlook,
+)
 from sketchbandits.policies.pending.rule import Outlook
 from sketchbandits.policies.rounds import MEAN, WIDTH2
 from sketchbandits.policies.rounds import choose as choose_next
@@ -258,6 +265,17 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
     def bounds(self) -> Floats:
         """The least of every arm's `scales`."""
         return np.min(list(self.scales().values()), axis=0)
+
+    @exclusive
+    def estimates(self) -> Floats:
+        """The estimate of the direction, cluster or space with the narrowest interval for the arm, at most its bound."""
+        slots, scales = self.state.place[SLOT, : self.n_arms], self.scales()
+        other, cluster = direction_and_space(self.state)[:, slots], self.state.stats[MEAN, slots]
+        means = np.stack([other[RAY_MEAN], cluster, other[SPACE_MEAN]])
+        widths = np.stack([other[RAY_WIDTH], scales["cluster"] - cluster, other[WIDTH_IN_SPACE]])
+        widths[2, np.isinf(scales["space"])] = np.inf
+        narrowest = np.take_along_axis(means, widths.argmin(axis=0)[None], axis=0)[0]
+        return np.minimum(narrowest, np.min(list(scales.values()), axis=0))
 
     def _outlook(self) -> Outlook:
         return multiscale_outlook(self.state)

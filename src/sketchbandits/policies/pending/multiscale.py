@@ -91,7 +91,7 @@ register_outlook(Scales, discount=discount, fits=fits, fill=fill)
 def multiscale_outlook(state: MultiscaleState) -> Outlook:
     """The outlook of a state."""
     outlook = cluster_outlook(state, state.level[:, BETA])
-    bounds, ray = _bounds(state), state.stats[RAY].astype(np.int64)
+    bounds, ray = direction_and_space(state), state.stats[RAY].astype(np.int64)
     ray[state.place[ARM_AT] < 0] = -1  # a free slot
     model = Scales(outlook.model, bounds, ray, np.ones(state.rays.shape[1]))
     below = [bounds[RAY_MEAN] - bounds[RAY_WIDTH], bounds[SPACE_MEAN] - bounds[WIDTH_IN_SPACE], outlook.stats[LOWER]]
@@ -100,7 +100,7 @@ def multiscale_outlook(state: MultiscaleState) -> Outlook:
     return outlook._replace(model=model)
 
 
-def _bounds(state: MultiscaleState) -> Floats:
+def direction_and_space(state: MultiscaleState) -> Floats:
     """Means and widths of every slot on the scales of direction and space."""
     bounds, own = np.zeros((5, state.counts.size)), np.flatnonzero(state.stats[RAY] >= 0)
     g, s = state.stats[RAY, own].astype(np.int64), state.stats[LENGTH, own]

@@ -49,6 +49,7 @@ from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.policies.cslb.changing_clusters import warn_of_tolerance
 from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_array
 from sketchbandits.policies.streaming.clusters import COUNT, MOST, Clusters, cluster_bytes
+from sketchbandits.policies.streaming.estimates import estimates
 from sketchbandits.policies.streaming.pool import SIZE, Pool, pool_bytes
 from sketchbandits.policies.streaming.rounds import (
     LOGDET,
@@ -195,6 +196,10 @@ class ContextualMultiscale(ContextualPolicy):
 
     def _bounds(self, contexts: Floats) -> Floats:
         return np.min(list(self.scales(contexts).values()), axis=0)
+
+    def _estimates(self, contexts: Floats) -> Floats:
+        narrowest = estimates(self.state, contexts, self.settings["theta_norm"])
+        return np.minimum(narrowest, self._bounds(contexts))
 
     def _absorb(self, rows: Floats, rewards: Floats) -> None:
         booked = 0
