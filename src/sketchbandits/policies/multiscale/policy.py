@@ -268,7 +268,7 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
 
     @exclusive
     def estimates(self) -> Floats:
-        """The estimate of the direction, cluster or space with the narrowest interval for the arm, at most its bound."""
+        """The estimate of the direction, cluster or space with the narrowest interval, at most the bound."""
         slots, scales = self.state.place[SLOT, : self.n_arms], self.scales()
         other, cluster = direction_and_space(self.state)[:, slots], self.state.stats[MEAN, slots]
         means = np.stack([other[RAY_MEAN], cluster, other[SPACE_MEAN]])
