@@ -4,7 +4,7 @@
     python examples/digits.py
 
 Each round shows one image of every digit, shuffled; choosing the image of the target digit pays 1, any other 0. A
-policy sees 64 pixels an image and learns only from the one it chose.
+policy sees the 64 pixels of every image and learns only from the one it chose.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from sketchbandits.environments import LabelledEnvironment
 
 NOISE = 0.5  # rewards in [0, 1] are 1/2-sub-Gaussian
 
-# A policy of your own is one more line: anything with select(contexts) and update(context, reward).
+# Add a line for a policy of your own: anything with select(contexts) and update(context, reward).
 CONTENDERS: Mapping[str, Callable[[int, int], Any]] = {
     "OFUL log-det": lambda dim, seed: sb.OFUL.contextual(dim=dim, noise=NOISE, radius="logdet"),
     "LinUCB": lambda dim, seed: sb.LinUCB.contextual(dim=dim, alpha=NOISE),
@@ -32,7 +32,7 @@ CONTENDERS: Mapping[str, Callable[[int, int], Any]] = {
 def build(target: int) -> LabelledEnvironment:
     """The images as contexts."""
     try:
-        from sklearn.datasets import load_digits  # an extra
+        from sklearn.datasets import load_digits  # an optional dependency
     except ModuleNotFoundError:
         stop(BAD_INPUT, "digits.py needs scikit-learn: pip install 'sketchbandits[test]'")
     digits = load_digits()
@@ -40,7 +40,7 @@ def build(target: int) -> LabelledEnvironment:
 
 
 def report(result: sb.Result) -> None:
-    """One line a policy, from the least regret to the largest."""
+    """Print one line per policy, from the least regret to the largest."""
     rows = []
     for name, regret in sorted(result.final_regret.items(), key=lambda item: item[1].mean()):
         reward = 1 - regret.mean() / result.rounds  # the image of the target pays 1 in every round

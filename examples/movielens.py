@@ -23,7 +23,7 @@ NOISE = 0.5  # rewards in [0, 1] are 1/2-sub-Gaussian
 DIM, LEAST, TRAINED = 10, 20, 0.8
 SHOWN_EVERY = 1_000  # rounds between two steps of the progress bar
 
-# A policy of your own is one more line: anything with select() and update(arm, reward).
+# Add a line for a policy of your own: anything with select() and update(arm, reward).
 CONTENDERS: Mapping[str, Callable[["Game", Any], Any]] = {
     "UCB1": lambda game, seed: sb.UCB1(game.env.arms, noise=NOISE),
     "OFUL log-det": lambda game, seed: sb.OFUL(game.env.arms, radius="logdet", **game.model),
@@ -35,7 +35,7 @@ CONTENDERS: Mapping[str, Callable[["Game", Any], Any]] = {
 
 
 class Game(NamedTuple):
-    """The environment, the title of every arm, and what the linear policies are told of the model."""
+    """The environment, the title of every arm, and the model parameters that are passed to the linear policies."""
 
     env: ReplayEnvironment
     titles: list[str]
@@ -57,7 +57,7 @@ def build(ratings: Ratings) -> Game:
     if not films.size:
         raise ValueError(f"the later ratings must hold {LEAST} of at least one film rated before, got none")
     arms = item_factors(earlier, DIM, items=films)
-    # How long a parameter fits the earlier ratings is the one thing the policies may know of it.
+    # The length of the parameter that fits the earlier ratings is all that the policies may know about it.
     known = ReplayEnvironment(arms, *earlier.rewards(films)).means
     theta_norm = float(np.linalg.norm(np.linalg.lstsq(arms, known)[0]))
     env = ReplayEnvironment(arms, *later.rewards(films))
@@ -65,7 +65,7 @@ def build(ratings: Ratings) -> Game:
 
 
 def described(game: Game) -> str:
-    """What is at stake, and how far from linear it is."""
+    """How much better the best film is than a random one, and how far the rewards are from linear."""
     env = game.env
     left = env.means - env.arms @ np.linalg.lstsq(env.arms, env.means)[0]
     return (
@@ -76,7 +76,7 @@ def described(game: Game) -> str:
 
 
 def play(env: ReplayEnvironment, policy: Any, rounds: int, luck: np.random.Generator) -> Iterator[Played]:
-    """The whole of it: select, look, update. Gives what has been played so far, now and then and at the end."""
+    """The whole loop: select, draw a reward, update. Yields what has been played so far, regularly and at the end."""
     total, counts = 0.0, np.zeros(env.n_arms, np.int64)
     for t in range(1, rounds + 1):
         arm = policy.select()
@@ -89,7 +89,7 @@ def play(env: ReplayEnvironment, policy: Any, rounds: int, luck: np.random.Gener
 
 
 def compare(game: Game, rounds: int, runs: int, seed: int) -> dict[str, list[Played]]:
-    """Every policy with the same luck in round t of a run: the comparison is paired."""
+    """Play every policy; in round t of a run all draw with the same luck, so that the comparison is paired."""
     ended: dict[str, list[Played]] = {name: [] for name in CONTENDERS}
     games = [(index, name) for index in range(runs) for name in CONTENDERS]
     streams = [stream.spawn(2) for stream in np.random.SeedSequence(seed).spawn(runs)]
@@ -104,7 +104,7 @@ def compare(game: Game, rounds: int, runs: int, seed: int) -> dict[str, list[Pla
 
 
 def report(game: Game, played: dict[str, list[Played]]) -> None:
-    """One line a policy, from the least regret to the largest."""
+    """Print one line per policy, from the least regret to the largest."""
     rows = []
     for name, games in played.items():
         regret, reward = np.array([game.regret for game in games]), np.array([game.reward for game in games])

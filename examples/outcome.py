@@ -1,4 +1,4 @@
-"""What both examples share: options, a table of 80 columns, and one line for whatever ends a run early."""
+"""What both examples share: options, a table of 80 columns, and one-line messages when a run ends early."""
 
 import argparse
 import sys
@@ -21,8 +21,10 @@ def options(description: str | None, *, rounds: int) -> argparse.ArgumentParser:
     """The options that every example has."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=_whole, default=rounds, help=f"length of a run (default {rounds})")
-    parser.add_argument("--runs", type=_whole, default=5, help="runs, each with its own luck (default 5)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of everything that is drawn (default 0)")
+    parser.add_argument(
+        "--runs", type=_whole, default=5, help="number of runs, each with its own random numbers (default 5)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of all random numbers (default 0)")
     return parser
 
 
@@ -47,7 +49,7 @@ def run(main: Callable[[], None]) -> None:
 
 
 def band(values: NDArray[np.float64], places: int) -> list[str]:
-    """The mean over runs and its 95 % interval, which a single run does not give."""
+    """The mean over runs and its 95 % interval; a dash for the interval if there is a single run."""
     found = interval(values)
     shown = "-" if np.isnan(found.low) else f"{found.low:,.{places}f} .. {found.high:,.{places}f}"
     return [f"{found.mean:,.{places}f}", shown]

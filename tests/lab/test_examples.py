@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_ratings import random_events, write_grouplens, write_recbole
+from rating_files import random_events, write_grouplens, write_recbole
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ENV = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}

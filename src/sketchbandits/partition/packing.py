@@ -10,8 +10,12 @@
        residuals are about the noise, where a basis of the first ``l`` arms carries their noise.
 
 **Cost** that of the search (`partition.subspaces`), O(N d l) for the fits, and that of one or two first-fits. In
-general position nothing is found and what remains is the search and one first-fit. Memory: the arms in no subspace are
-copied for their first-fit, beside what the search and a first-fit take.
+general position nothing is found and what remains is the search and one first-fit. Memory: that of the search and of a
+first-fit, and a copy of the arms in no subspace.
+**Guarantee** Every arm is within the tolerance of the span of its cluster, and there are never more clusters than
+first-fit makes of the arms in their order.
+**Reference** The packing is best-fit decreasing for bins (Johnson, "Near-Optimal Bin Packing Algorithms", 1973).
+**Departures** Bins are subspaces: what two of them share counts once, so that the rank of a union replaces a sum.
 """
 
 import math
@@ -54,7 +58,7 @@ def union(basis: Floats, other: Floats, tolerance: float) -> Floats:
 def pack(bases: list[Floats], rank: int, tolerance: float) -> list[Floats]:
     """Bases of clusters of at most ``rank`` dimensions, each of one or several of the subspaces."""
     count = 0
-    rows = np.zeros((len(bases), rank, bases[0].shape[1]))  # of the clusters, so that one product asks all of them
+    rows = np.zeros((len(bases), rank, bases[0].shape[1]))  # of all clusters, for one product with all of them
     ranks = np.zeros(len(bases), np.int64)
     for s in sorted(range(len(bases)), key=lambda s: -len(bases[s])):
         basis = bases[s]
@@ -70,9 +74,7 @@ def pack(bases: list[Floats], rank: int, tolerance: float) -> list[Floats]:
     return [rows[c, : ranks[c]].copy() for c in range(count)]
 
 
-def fill(
-    arms: NDArray[Any], rest: Ints, bases: list[Floats], rank: int, tolerance: float, side_by_side: Threads
-) -> Ints:
+def fill(arms: NDArray[Any], rest: Ints, bases: list[Floats], rank: int, tolerance: float, pool: Threads) -> Ints:
     """Clusters of the arms ``rest``, -1 for those beyond all; ``bases`` below ``rank`` take up arms and grow."""
     labels = np.full(rest.size, -1)
     for c in np.flatnonzero([len(basis) < rank for basis in bases]):
@@ -85,9 +87,9 @@ def fill(
         labels[todo[:taken]] = c
         # The next in line may be in that span: they should not fill another.
         following = todo[taken : taken + TILE]
-        labels[following[nearest(arms, rest[following], [bases[c]], tolerance, side_by_side) == 0]] = c
+        labels[following[nearest(arms, rest[following], [bases[c]], tolerance, pool) == 0]] = c
     todo = np.flatnonzero(labels < 0)
-    labels[todo] = nearest(arms, rest[todo], bases, tolerance, side_by_side)
+    labels[todo] = nearest(arms, rest[todo], bases, tolerance, pool)
     return labels
 
 
@@ -125,9 +127,9 @@ class Packing:
 
     def run(self) -> Clustering:
         """The better of what is found and first-fit."""
-        with threads(self.workers) as side_by_side:
+        with threads(self.workers) as pool:
             index = self._checked()
-            bases, labels = self._clusters(index, side_by_side)
+            bases, labels = self._clusters(index, pool)
         most, found = math.inf, None
         if bases:
             found = self._completed(index, bases, labels)
@@ -140,7 +142,7 @@ class Packing:
         return best
 
     def _checked(self) -> Ints:
-        """The arms that are not zero; an arm that is none is refused."""
+        """The arms that are not zero; rows with entries that no arm may have are refused."""
         flags = np.empty(len(self.arms), bool)
         for start in range(0, len(self.arms), TILE):
             rows = np.asarray(self.arms[start : start + TILE], dtype=np.float64)
@@ -148,7 +150,7 @@ class Packing:
             flags[start : start + TILE] = rows.any(axis=1)
         return np.flatnonzero(flags)
 
-    def _clusters(self, index: Ints, side_by_side: Threads) -> tuple[list[Floats], Ints]:
+    def _clusters(self, index: Ints, pool: Threads) -> tuple[list[Floats], Ints]:
         """Bases of clusters around subspaces, and of each arm in ``index`` the cluster, -1 for those in none."""
         arms, tolerance, rank = self.arms, self.tolerance, min(self.sketch_size, self.arms.shape[1])
         bases = find_subspaces(
@@ -157,18 +159,18 @@ class Packing:
             rank,
             tolerance,
             self.generator,
-            threads=side_by_side,
+            threads=pool,
             show=lambda share: self.show(0.4 * share),
         )
         if not bases:
             return [], np.full(index.size, -1)
-        labels = nearest(arms, index, bases, tolerance, side_by_side)
+        labels = nearest(arms, index, bases, tolerance, pool)
         bases = pack(self._slimmed(index, labels, bases), rank, tolerance)
-        labels = nearest(arms, index, bases, tolerance, side_by_side)
+        labels = nearest(arms, index, bases, tolerance, pool)
         used, numbers = np.unique(labels[labels >= 0], return_inverse=True)
         labels[labels >= 0], bases = numbers, [bases[c] for c in used]
         rest = np.flatnonzero(labels < 0)
-        labels[rest] = fill(arms, index[rest], bases, rank, tolerance, side_by_side)
+        labels[rest] = fill(arms, index[rest], bases, rank, tolerance, pool)
         return bases, labels
 
     def _slimmed(self, index: Ints, labels: Ints, bases: list[Floats]) -> list[Floats]:

@@ -1,7 +1,7 @@
-"""Arms and the spans of orthonormal bases: who is in, who is nearest, and the span that fits best.
+"""Arms and the spans of orthonormal bases: which arms a span holds, which span is nearest, which span fits best.
 
-Arms are handled as unit vectors, made of them a tile at a time; bases have one vector a row. Distances that decide are
-norms of residuals: ``||x||^2 - ||Qx||^2`` has rounding of its own, 1e-8 in distance, and serves to pass over most arms.
+Arms are used as unit vectors, made one tile at a time; bases have one vector per row. Decisions rest on the norms of
+residuals: ``||x||^2 - ||Qx||^2`` has a rounding error of 1e-8 in distance, and only serves to rule out most arms.
 """
 
 from itertools import pairwise
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.kernels.threads import Threads
 
-TILE = 1024  # arms a product: fixed, so that the number of threads does not change a bit
+TILE = 1024  # arms per product: fixed, so that the number of threads does not change the outcome
 SCREEN = 1e-12  # rounding of ||x||^2 - ||Qx||^2; what passes is measured by its residual
-WITHIN = 1 - 1e-5  # of the tolerance, for bases made here: rounding elsewhere then lifts no residual above it
+WITHIN = 1 - 1e-5  # of the tolerance, for bases made here: no rounding elsewhere then takes a residual above it
 
 
 def directions(arms: NDArray[Any], index: Ints) -> Floats:
@@ -61,20 +61,20 @@ def without(basis: Floats, rows: Floats) -> Floats:
 
 
 def tiles(count: int) -> int:
-    """So many tiles cover ``count`` arms."""
+    """The number of tiles that cover ``count`` arms."""
     return -(-count // TILE)
 
 
 def groups(labels: Ints, count: int) -> list[Ints]:
-    """The places of every label below ``count``, in order."""
+    """For every label below ``count``, where it occurs, in order."""
     order = np.argsort(labels, kind="stable")
     return [order[i:j] for i, j in pairwise(np.searchsorted(labels[order], np.arange(count + 1)))]
 
 
 def slimmed(rows: Floats, basis: Floats, radius: float) -> Floats:
-    """The first axes of the least-squares fit, as few as keep all ``rows`` within the radius; ``basis`` if all do not.
+    """The first axes of the least-squares fit, as few as keep all ``rows`` within the radius; ``basis`` if none do.
 
-    What is left of a row with some axes dropped is what all of them leave and its coordinates along the dropped ones.
+    What remains of a row when some axes are dropped is what all axes leave of it and its part along the dropped ones.
     """
     axes = least_squares(rows, basis)
     parts = np.square(np.column_stack([residuals(rows, axes), (rows @ axes.T)[:, ::-1]]))

@@ -1,33 +1,36 @@
 """Low-dimensional subspaces in a set of arms, whatever their order: pursuit from a few arms, then least squares.
 
-Arms are unit vectors x. A round looks at a random sample of the arms that no subspace holds yet:
+Arms are unit vectors x. A round takes a random sample of the arms that no subspace holds yet:
 
-1. *Pursuit.* A few random arms (anchors) are written by others, one after the other that which leaves least:
+1. *Pursuit.* A few random arms (anchors) are written as combinations of others, which are taken one after the other,
+   each time the one that leaves least:
 
        argmax_a  |a.r| / ||a - Q'Q a|| ,   r = x - Q'Q x ,   Q an orthonormal basis of those taken,
 
-   until ``||r|| <= 2 tol`` (the denominator with ``20 tol`` added in square: less than that may be noise). Arms
-   in general position take d steps, arms of a k-dimensional subspace k: an anchor that ends within ``l`` steps has
-   found k + 1 dependent arms.
+   until ``||r|| <= 2 tol`` (``20 tol`` is added to the denominator in square: less than that may be noise). Arms in
+   general position need d steps, arms of a k-dimensional subspace k: an anchor that ends within ``l`` steps has found
+   k + 1 dependent arms.
 2. *Refinement.* The span of those k arms loses what hardly any of its members needs, grows in directions that bring
-   many new ones (with a tolerance the pursuit can end early), and becomes the least-squares fit of its members.
-3. *Choice.* Greedily by the number of members; anchors that a chosen subspace holds are passed over.
+   many new members (with a tolerance the pursuit can end early), and becomes the least-squares fit of its members.
+3. *Choice.* Greedily by the number of members; anchors that a chosen subspace already holds are skipped.
 4. All arms still without a subspace go to the nearest chosen one within the tolerance; a subspace that holds no more
    arms than its dimension is dropped.
 
-It ends with the second round in a row whose subspaces hold hardly more arms than their dimensions sum up to.
+The search ends after two rounds in succession whose subspaces hold hardly more arms than their dimensions sum up to.
 
-**Cost** a round O(A M d l) with A <= 128 anchors and M <= 16,384 arms of the sample, and O(N d l) for each subspace
-found; memory O(M (d + A)), blocks of arms beside it, nothing of size N x N and no copy of the arms.
+**Cost** O(A M d l) per round with A <= 128 anchors and M <= 16,384 arms in the sample, and O(N d l) for each subspace
+found; memory O(M (d + A)) and blocks of arms, nothing of size N x N and no copy of the arms.
+**Guarantee** What is returned is checked exactly: every subspace holds more arms than its dimension, within the
+tolerance. That all subspaces are found is not guaranteed.
 **Reference** You, Robinson and Vidal, "Scalable Sparse Subspace Clustering by Orthogonal Matching Pursuit", CVPR 2016.
-**Departures** The denominator above (orthogonal least squares: Chen, Billings and Luo, Int. J. Control 1989) in place
-of matching pursuit's 1: with it subspaces are found whose arms lie mostly along few directions. No graph of all arms
+**Departures** The denominator above (orthogonal least squares: Chen, Billings and Luo, Int. J. Control 1989) instead of
+the 1 of matching pursuit: with it subspaces are found whose arms lie mostly along few directions. No graph of all arms
 and no spectral clustering: the number of subspaces is not known, their dimensions are bounded, and what is found can be
-checked exactly, so that a few pursuits and a count of members do.
+checked exactly, so that a few pursuits and a count of members are enough.
 **Why no library** scikit-learn has no clustering by linear subspaces (it has k-means, mixtures and spectral clustering
 of a given affinity), pyclustering lists it as an open request (its issue 461), and the published codes of sparse
-subspace clustering (that of the reference's authors among them) are research scripts on scikit-learn that must be told
-the number of subspaces, hold one graph of all points, and neither bound dimensions nor leave points out.
+subspace clustering (that of the reference's authors among them) are research scripts on scikit-learn that need the
+number of subspaces as input, hold one graph of all points, and neither bound dimensions nor leave points out.
 """
 
 from collections.abc import Callable
@@ -51,17 +54,17 @@ from sketchbandits.partition.spans import (
     without,
 )
 
-SAMPLE = 2**14  # arms that a round looks at, and that a basis is fitted to
+SAMPLE = 2**14  # arms in the sample of a round, and most arms that a basis is fitted to
 ANCHORS = (32, 128)  # of the first round, and at most: twice as many after every round that finds something
-ROUNDS = 2  # in a row that bring little, then the search ends
-LITTLE = 0.01  # of the arms left: so many more than the dimensions of what is found
-WORTH = 0.1  # of the members: what a dimension must bring
-DOUBT = 10.0  # times the reach: what is left of an arm and is no longer than that may be mostly noise
-FITS = 8  # of a basis to its members, at most: while they become more
+ROUNDS = 2  # in succession that bring little, then the search ends
+LITTLE = 0.01  # of the arms left: a round must bring so many more than the dimensions of what it finds
+WORTH = 0.1  # of the members: so many more must a dimension bring
+DOUBT = 10.0  # times the reach: what is left of an arm may be mostly noise if it is not longer than that
+FITS = 8  # most fits of a basis to its members, which go on while these become more
 
 
 class Pursuit:
-    """Orthogonal least squares of several anchors side by side, by the rows of one sample.
+    """Orthogonal least squares of several anchors in parallel, by the rows of one sample.
 
     Rows parallel to an anchor are not used: a duplicate explains it and says nothing of its subspace.
     """
@@ -81,8 +84,8 @@ class Pursuit:
         for step in range(most):
             self.threads.over(len(self.best), self._scan, left, basis[:, step - 1])  # at first zero: nothing taken
             picks[:, step] = self.where[self.best.argmax(axis=0), np.arange(n)]
-            basis[:, step] = _beside(basis[:, :step], self.rows[picks[:, step]])
-            left = _less(basis[:, : step + 1], left)
+            basis[:, step] = _new_directions(basis[:, :step], self.rows[picks[:, step]])
+            left = _without_spans(basis[:, : step + 1], left)
             sizes[(sizes == 0) & (np.linalg.norm(left, axis=1) <= self.reach)] = step + 1
             if sizes.all():
                 break
@@ -107,16 +110,16 @@ class Pursuit:
             self.free[:, own] = np.where(sines > self.reach**2 + SCREEN, 1.0, np.inf)
 
 
-def _less(basis: Floats, x: Floats) -> Floats:
-    """For every i: ``x[i]`` less its part in the span of ``basis[i]``."""
+def _without_spans(basis: Floats, x: Floats) -> Floats:
+    """For every i, ``x[i]`` less its part in the span of ``basis[i]``; twice, for what rounding leaves of it."""
     for _ in range(2):
         x = x - ((basis @ x[:, :, None]).transpose(0, 2, 1) @ basis)[:, 0]
     return x
 
 
-def _beside(basis: Floats, x: Floats) -> Floats:
+def _new_directions(basis: Floats, x: Floats) -> Floats:
     """The unit vector that ``x[i]`` adds to ``basis[i]``; zero where rounding is all that is left."""
-    left = _less(basis, x)
+    left = _without_spans(basis, x)
     size = np.linalg.norm(left, axis=1, keepdims=True)
     return np.where(size > SCREEN, left / np.where(size > SCREEN, size, 1.0), 0.0)
 
@@ -157,7 +160,7 @@ class Refinement:
         return atoms
 
     def _grown(self, basis: Floats) -> Floats:
-        """Directions are added one after the other, and kept up to the last that brought many members besides its own.
+        """Add directions one after the other, and keep those up to the last that brought many members.
 
         With a tolerance the pursuit may end early, in a span that few others of the subspace are near, and only the
         last missing direction brings them all.
