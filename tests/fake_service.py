@@ -39,7 +39,8 @@ def bandit(name: str = "default", **changed: Any) -> dict[str, Any]:
 
 def arm(arm_id: str, **changed: Any) -> dict[str, Any]:
     """An entry of ``GET /v1/arms``."""
-    return {"id": arm_id, "pulls": 1_000, "mean": 0.25, "bound": 0.5, "active": True, "pending": 0} | changed
+    numbers = {"pulls": 1_000, "mean": 0.25, "estimate": 0.375, "bound": 0.5}
+    return {"id": arm_id, **numbers, "active": True, "pending": 0} | changed
 
 
 def minute(ago: int, decisions: int = 60, rewards: int = 50, reward_sum: float = 25.0) -> dict[str, Any]:
@@ -54,7 +55,8 @@ class FakeService:
     def __init__(self) -> None:
         self.key: str | None = None
         self.bandits = [bandit()]
-        self.arms = {"default": [arm("first", bound=None, mean=None, pulls=0), arm("second", bound=0.75), arm("third")]}
+        first = arm("first", bound=None, estimate=0.9, mean=None, pulls=0)
+        self.arms = {"default": [first, arm("second", estimate=0.5, bound=0.75), arm("third")]}
         self.minutes = [minute(ago) for ago in range(30, 0, -1)]
         self.latency = {"count": 2_000, "p50_ms": 0.42, "p99_ms": 12.34, "p999_ms": 1_250.0}
         self.queue = {"waiting": 3, "limit": 1_024}

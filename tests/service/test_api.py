@@ -103,9 +103,9 @@ def test_arms_come_go_and_are_shown(tmp_path):
             (found,) = (await client.get("/v1/arms?search=A5")).json()["arms"]
             assert (found["id"], found["pending"], found["pulls"], found["mean"]) == ("a5", 1, 0, None)
             await client.post("/v1/rewards", json={"decision_id": decision["decision_id"], "reward": 3.0})
-            for sort in ("pulls", "mean"):
+            for sort in ("pulls", "mean", "estimate"):
                 first = (await client.get(f"/v1/arms?sort={sort}")).json()["arms"][0]
-                assert (first["id"], first["pulls"], first["mean"]) == ("a5", 1, 3.0)
+                assert (first["id"], first["pulls"], first["mean"], first["estimate"]) == ("a5", 1, 3.0, 3.0)
 
     run(check())
 

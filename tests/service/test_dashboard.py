@@ -113,14 +113,15 @@ def test_shows_the_numbers(look: Look) -> None:
         "defaults": ("12,000", "1% of rewards"),
         "p50": ("0.42 ms", "2K requests"),
         "p99": ("12.3 ms", "99.9%: 1.25 s"),
-        "queue": ("3", "room for 1,024"),
+        "queue": ("3", "of at most 1,024"),
     }
     for name, (value, note) in tiles.items():
         text(tab, f"#tile-{name} .value", value)
         text(tab, f"#tile-{name} .note", note)
     rows = tab.page.locator("#arms tbody tr")
-    assert rows.nth(0).locator("th, td").all_inner_texts() == ["first", "0", DASH, "∞", "", "0", "active"]
-    assert rows.nth(1).locator("th, td").all_inner_texts() == ["second", "1,000", "0.250", "0.750", "", "0", "active"]
+    first, second = (rows.nth(i).locator("th, td").all_inner_texts() for i in range(2))
+    assert first == ["first", "0", DASH, "0.900", "untried", "", "0", "active"]
+    assert second == ["second", "1,000", "0.250", "0.500", "0.250 to 0.750", "", "0", "active"]
     clusters = tab.page.locator("#clusters tbody tr")
     assert clusters.locator("th, td").all_inner_texts() == ["7", "second", "0.750", "3", "2", "5,000"]
     facts = tab.page.locator("#log-facts, #policy-facts").all_inner_texts()
@@ -136,8 +137,10 @@ def test_charts_read_by_pointer_keys_and_table(look: Look, service: FakeService)
     service.minutes[-2] = minute(2, decisions=90, rewards=0, reward_sum=0.0)
     tab = look()
     rates, means = tab.page.locator("#rates svg"), tab.page.locator("#means svg")
-    text(tab, "#rates .readout", "Decisions 60Rewards 50latest, 17:05")
+    text(tab, "#rates .readout", "Decisions 0Rewards 0latest, 17:06")
     rates.focus()
+    tab.page.keyboard.press("ArrowLeft")
+    text(tab, "#rates .readout", "Decisions 60Rewards 5017:05")
     tab.page.keyboard.press("ArrowLeft")
     text(tab, "#rates .readout", "Decisions 90Rewards 017:04")
     expect(rates).to_have_attribute("aria-valuetext", "17:04, Decisions 90, Rewards 0")
@@ -147,13 +150,13 @@ def test_charts_read_by_pointer_keys_and_table(look: Look, service: FakeService)
     text(tab, "#rates .readout", "Decisions 60Rewards 5016:36")
     box = means.bounding_box()
     means.hover(position={"x": box["width"] - 12, "y": 80})
-    text(tab, "#means .readout", "Mean 0.50017:05")
+    text(tab, "#means .readout", f"Mean {DASH}17:06")
     tab.page.mouse.move(0, 0)
-    text(tab, "#means .readout", "Mean 0.500latest, 17:05")
+    text(tab, "#means .readout", f"Mean {DASH}latest, 17:06")
     tab.page.locator("#means summary").click()
     rows = tab.page.locator("#means tbody tr")
-    expect(rows).to_have_count(30)
-    assert [row.split("\t")[1] for row in rows.all_inner_texts()[:3]] == ["0.500", DASH, "0.500"]
+    expect(rows).to_have_count(31)
+    assert [row.split("\t")[1] for row in rows.all_inner_texts()[:4]] == [DASH, "0.500", DASH, "0.500"]
     labels = tab.page.locator("#rates .label").all_text_contents()
     assert labels[:5] == ["0", "25", "50", "75", "100"] and "16:50" in labels
     # The minute without rewards is a gap in the mean, not a zero; the one after it is alone.
@@ -176,7 +179,7 @@ def test_updates_without_a_reload(look: Look, service: FakeService) -> None:
     text(tab, "#tile-mean .value", DASH)
     assert tab.page.locator("#arms tbody tr").nth(1).locator("td").first.inner_text() == "4,321"
     removed = tab.page.locator("#arms tbody tr").first.locator("td").all_inner_texts()
-    assert removed == ["0", DASH, DASH, "", "0", "removed"]
+    assert removed == ["0", DASH, "0.900", DASH, "", "0", "removed"]
     assert tab.page.locator("#rates .decisions.curve").get_attribute("d") != curve
     text(tab, "#cut", re.compile("12 damaged records were cut"))
     expect(tab.page.locator("#cut")).to_be_visible()
@@ -262,11 +265,11 @@ def test_a_hidden_tab_asks_nothing(look: Look, service: FakeService) -> None:
 
 
 def test_sorts_searches_and_pages_by_the_service(look: Look, service: FakeService) -> None:
-    service.arms["default"] = [arm(f"arm-{i:03}", pulls=i, mean=-i, bound=i / 7) for i in range(60)]
+    service.arms["default"] = [arm(f"arm-{i:03}", pulls=i, mean=-i, estimate=i, bound=i + 1 / 7) for i in range(60)]
     tab = look()
     first = "#arms tbody tr:first-child th"
     text(tab, first, "arm-059")
-    assert arms_asked(service) == {"bandit": "default", "limit": "25", "offset": "0", "sort": "bound"}
+    assert arms_asked(service) == {"bandit": "default", "limit": "25", "offset": "0", "sort": "estimate"}
     expect(tab.page.locator("[aria-sort]")).to_have_attribute("aria-sort", "descending")
     tab.page.get_by_role("button", name="Next").click()
     text(tab, ".where", f"26{DASH}50 of 60")
@@ -408,18 +411,21 @@ def test_contrast(scheme: int) -> None:
         assert (high + 0.05) / (low + 0.05) >= least, (name, ground)
 
 
-def test_history_leaves_out_the_minute_that_is_running(modules: Visit) -> None:
-    def history(minutes: list[dict[str, Any]], span: int = 86_400) -> list[dict[str, Any]]:
-        return module(modules, "history", "history", minutes, span, NOW + 30)["points"]
+def test_history_shows_the_minute_that_is_running_as_a_rate(modules: Visit) -> None:
+    def history(minutes: list[dict[str, Any]], span: int = 86_400, now: int = NOW + 30) -> list[dict[str, Any]]:
+        return module(modules, "history", "history", minutes, span, now)["points"]
 
     points = history([minute(2, decisions=5), minute(0, decisions=1)])
-    assert [point["decisions"] for point in points] == [0] * 8 + [5, 0]
-    assert [point["time"] for point in points[-2:]] == [NOW - 120, NOW - 60]
-    assert history([minute(0, decisions=3)])[-1]["decisions"] == 3  # unless there is no other
-    day = history([minute(ago, decisions=ago % 7, rewards=2, reward_sum=1.0) for ago in range(1_440, 0, -1)])
+    assert [point["decisions"] for point in points] == [0] * 7 + [5, 0, 2]  # one in half a minute
+    assert [point["time"] for point in points[-3:]] == [NOW - 120, NOW - 60, NOW]
+    assert history([minute(0, decisions=3)])[-1]["decisions"] == 6
+    assert history([minute(0, decisions=3)], now=NOW + 1)[-1]["decisions"] == 36  # of five seconds at least
+    assert history([minute(0, decisions=3)], now=NOW - 1_000)[-1]["decisions"] == 36  # the browser's clock is behind
+    assert history([minute(3)])[-1]["decisions"] == 0
+    day = history([minute(ago, decisions=ago % 7, rewards=2, reward_sum=1.0) for ago in range(1_439, -1, -1)])
     assert len(day) <= 150 and {point["mean"] for point in day} == {0.5}
     total = sum(point["decisions"] * point["minutes"] for point in day)
-    assert total == pytest.approx(sum(ago % 7 for ago in range(1, 1_441)))
+    assert total == pytest.approx(sum(ago % 7 for ago in range(1_440)))
     assert len(history([minute(ago) for ago in range(1_440, 0, -1)], 3_600)) == 60
 
 

@@ -5,7 +5,7 @@ Each function takes the client's own bandit first; `Client` and `AsyncClient` tu
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
@@ -36,7 +36,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What is known of an arm: rewards booked, their mean, its bound, outstanding decisions."""
+    """What is known of an arm.
+
+    ``pulls``: rewards recorded. ``mean``: of these rewards, None without any. ``bound``: its upper confidence bound, None
+    where infinite. ``active``: whether it may be played. ``pending``: outstanding decisions. ``estimate``: the policy's
+    estimate of its mean reward; None also where an older service does not say.
+    """
 
     id: str
     pulls: int
@@ -44,6 +49,7 @@ class Arm:
     bound: float | None
     active: bool
     pending: int
+    estimate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,7 @@ def reward_many(
 def arms(own: str, *, sort: str = "id", search: str = "", bandit: str | None = None, offset: int = 0) -> Call[Page]:
     """Every arm, or those whose id holds ``search``, fetched page by page while you iterate.
 
-    ``sort``: "id", or "pulls", "mean", "bound" (largest first). Decisions and rewards change the latter between two
+    ``sort``: "id", or "pulls", "mean", "estimate", "bound" (largest first). Decisions and rewards change the latter between two
     pages: an arm may then come twice or not at all.
     """
     query = {"bandit": bandit or own, "sort": sort, "search": search, "limit": PAGE, "offset": offset}
@@ -229,8 +235,9 @@ def ready(own: str) -> Call[bool]:
 
 
 def _made(kind: type[Entry], entry: Json) -> Entry:
-    """A record from an answer; fields that a newer service adds are passed over."""
-    return kind(**{one.name: entry[one.name] for one in fields(kind)})
+    """A record from an answer; fields that a newer service adds are ignored, optional ones that are missing left out."""
+    optional = {one.name for one in fields(kind) if one.default is not MISSING} - entry.keys()
+    return kind(**{one.name: entry[one.name] for one in fields(kind) if one.name not in optional})
 
 
 def _all(kind: type[Entry], entries: list[Json]) -> list[Entry]:

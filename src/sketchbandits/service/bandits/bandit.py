@@ -60,6 +60,7 @@ class Bandit:
         self.minutes: dict[int, list[float]] = {}  # start -> decisions, rewards, their sum, defaults
         self.reward_sums = np.zeros(len(self.ids))  # per arm: not every policy keeps them
         self._bounds: Floats | None = None
+        self._estimates: Floats | None = None
         self._active: NDArray[np.int64] | None = None
 
     # Reading.
@@ -70,6 +71,13 @@ class Bandit:
         if self._bounds is None:
             self._bounds = self.policy.bounds()
         return self._bounds
+
+    @property
+    def estimates(self) -> Floats:
+        """The policy's estimate of every arm's mean reward."""
+        if self._estimates is None:
+            self._estimates = self.policy.estimates()
+        return self._estimates
 
     @property
     def active(self) -> NDArray[np.int64]:
@@ -165,7 +173,7 @@ class Bandit:
             del self.waiting[change.decision]
         data = [change.data for change in changes]
         self.policy.update_many([entry["arm"] for entry in data], [entry["reward"] for entry in data])
-        self._bounds = None
+        self._bounds = self._estimates = None
 
     def counted(self, change: Change) -> None:
         """Add a reward to the totals, in the order of the log."""
@@ -210,7 +218,7 @@ class Bandit:
             self.index[arm_id] = len(self.ids)
             self.ids.append(arm_id)
         self.reward_sums = np.concatenate([self.reward_sums, np.zeros(len(self.ids) - self.reward_sums.size)])
-        self.policy, self._bounds, self._active = policy, None, None
+        self.policy, self._bounds, self._estimates, self._active = policy, None, None, None
 
 
 def _two_uniforms(seed: int, number: int) -> tuple[float, float]:

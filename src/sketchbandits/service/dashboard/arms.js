@@ -1,19 +1,32 @@
 /** The arms: one page of them, sorted and searched by the service. */
 
 import { setText } from "./elements.js";
-import { bound, count, decimal } from "./numbers.js";
+import { NONE, count, decimal } from "./numbers.js";
 import { Table, bar, numberColumn, stretch, textColumn } from "./table.js";
 
 const PAGE = 25;
 const TYPING = 250; // milliseconds without a key before a search is sent
 
-/** Where means and bounds lie between the least and the largest of the page; an infinite bound ends at the edge. */
-function reachOf(arms) {
-  const ends = arms.flatMap((arm) => [arm.mean, arm.bound]).filter((value) => value !== null);
+/** The ends of an arm's confidence interval, which is symmetric around its estimate; null without a finite bound. */
+function interval({ estimate, bound }) {
+  if (estimate === null || bound === null) return null;
+  const half = Math.max(bound - estimate, 0);
+  return [estimate - half, estimate + half];
+}
+
+/** Without a finite bound, an arm in play is untried and may have any mean; a removed arm has no bound. */
+function intervalText(arm) {
+  const ends = interval(arm);
+  if (ends === null) return arm.active ? "untried" : NONE;
+  return `${decimal(ends[0])} to ${decimal(ends[1])}`;
+}
+
+/** Where an interval lies between the least and the largest end of all intervals of the page, from 0 to 1. */
+function scaleOf(arms) {
+  const ends = arms.map(interval).filter((each) => each !== null).flat();
   const low = Math.min(...ends);
   const width = Math.max(...ends) - low || 1;
-  const place = (value) => (value - low) / width;
-  return (arm) => (arm.mean === null ? [0, 0] : [place(arm.mean), arm.bound === null ? 1 : place(arm.bound)]);
+  return (arm) => (interval(arm) ?? [low, low]).map((end) => (end - low) / width);
 }
 
 function showActivity(cell, arm) {
@@ -26,10 +39,10 @@ export class Arms {
   #table;
   #search;
   #changed;
-  #sort = "bound";
+  #sort = "estimate";
   #offset = 0;
   #total = 0;
-  #reach = () => [0, 0];
+  #scale = () => [0, 0];
 
   /** `changed()` is called when another page, order or search is wanted: `query` says which. */
   constructor(section, changed) {
@@ -55,7 +68,7 @@ export class Arms {
   show({ arms, total }) {
     this.#total = total;
     if (arms.length === 0 && this.#offset > 0) return this.#go(Math.max(Math.ceil(total / PAGE) - 1, 0) * PAGE);
-    this.#reach = reachOf(arms);
+    this.#scale = scaleOf(arms);
     this.#table.fill(arms);
     this.#showPlace(arms.length);
   }
@@ -73,18 +86,18 @@ export class Arms {
   }
 
   #columns() {
-    const reach = (cell, arm) => {
+    const showInterval = (cell, arm) => {
       if (!cell.firstChild) cell.append(bar());
-      cell.firstChild.classList.toggle("untried", arm.mean === null);
-      stretch(cell.firstChild, ...this.#reach(arm));
+      cell.firstChild.classList.toggle("untried", interval(arm) === null);
+      stretch(cell.firstChild, ...this.#scale(arm));
     };
     return [
       textColumn((arm) => arm.id, "id"),
       numberColumn((arm) => count(arm.pulls)),
       numberColumn((arm) => decimal(arm.mean)),
-      // Without a number, an arm in play is untried, and a removed one has no bound.
-      numberColumn((arm) => (arm.active ? bound(arm.bound) : decimal(arm.bound))),
-      { name: "reach", show: reach },
+      numberColumn((arm) => decimal(arm.estimate)),
+      numberColumn(intervalText),
+      { name: "interval", show: showInterval },
       numberColumn((arm) => count(arm.pending)),
       { name: "activity", show: showActivity },
     ];

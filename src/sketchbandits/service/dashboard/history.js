@@ -5,14 +5,17 @@ const SHORTEST = 10 * MINUTE; // a service that started just now is not stretche
 const STEPS = [1, 2, 5, 10, 15, 30, 60];
 const MOST_POINTS = 150;
 
-/** Complete minutes only: one that has just begun would look like a fall. The first of all is shown as it grows. */
+const LEAST_ELAPSED = 5; // seconds: a rate of less time than that would jump
+
+/** The current minute is shown as the rate of the part of it that has passed, so that it does not look like a fall. */
 function span(minutes, range, now) {
   const first = minutes[0].time;
   const last = minutes[minutes.length - 1].time;
   const current = Math.max(Math.floor(now / MINUTE) * MINUTE, last);
-  const end = first === current ? current + MINUTE : current;
-  const start = Math.min(Math.max(end - range, first), end - SHORTEST);
-  const step = MINUTE * (STEPS.find((size) => (end - start) / (size * MINUTE) <= MOST_POINTS) ?? STEPS.at(-1));
+  const full = current + MINUTE; // when the current minute is over
+  const start = Math.min(Math.max(full - range, first), full - SHORTEST);
+  const end = Math.min(Math.max(now, current + LEAST_ELAPSED), full);
+  const step = MINUTE * (STEPS.find((size) => (full - start) / (size * MINUTE) <= MOST_POINTS) ?? STEPS.at(-1));
   return { start, end, step, origin: Math.floor(start / step) * step };
 }
 

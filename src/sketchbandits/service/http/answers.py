@@ -57,9 +57,10 @@ class ArmEntry(Body):
     """An arm as it stands."""
 
     id: ArmId
-    pulls: int = Field(description="Rewards booked.")
-    mean: float | None
-    bound: float | None
+    pulls: int = Field(description="Rewards recorded.")
+    mean: float | None = Field(description="The mean of the arm's own rewards; null without any.")
+    estimate: float | None = Field(description="The policy's estimate of the arm's mean reward, from all rewards.")
+    bound: float | None = Field(description="The upper confidence bound; null where it is infinite.")
     active: bool
     pending: int = Field(description="Outstanding decisions.")
 

@@ -113,7 +113,7 @@ class ArmsQuery(BanditQuery):
 
     limit: Annotated[int, Field(ge=1, le=1_000)] = 100
     offset: Annotated[int, Field(ge=0, le=10**9)] = 0
-    sort: Literal["id", "pulls", "mean", "bound"] = "bound"
+    sort: Literal["id", "pulls", "mean", "estimate", "bound"] = "bound"
     search: Annotated[str, Field(max_length=200)] = ""
 
 

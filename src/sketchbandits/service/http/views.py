@@ -30,13 +30,14 @@ def bandit_entry(bandit: Bandit) -> dict[str, Any]:
 
 
 def arms_page(bandit: Bandit, query: ArmsQuery) -> dict[str, Any]:
-    """Arms that fit the search, in order; among equals the first that came."""
+    """Arms whose id contains the search text, in order; among equals the one that was added first."""
     counts = bandit.policy.counts
     sums = bandit.reward_sums
     means = np.divide(sums, counts, out=np.full(counts.size, -np.inf), where=counts > 0)
     wanted = query.search.lower()
     found = np.array([i for i, name in enumerate(bandit.ids) if wanted in name.lower()], np.int64)
-    order = _order(bandit, query.sort, found, {"pulls": counts, "mean": means, "bound": bandit.bounds})
+    columns = {"pulls": counts, "mean": means, "estimate": bandit.estimates, "bound": bandit.bounds}
+    order = _order(bandit, query.sort, found, columns)
     page, active = order[query.offset : query.offset + query.limit], bandit.policy.active
     pending = Counter(waiting.arm for waiting in bandit.waiting.values())
     shown = [
@@ -44,6 +45,7 @@ def arms_page(bandit: Bandit, query: ArmsQuery) -> dict[str, Any]:
             "id": bandit.ids[i],
             "pulls": int(counts[i]),
             "mean": _finite(means[i]),
+            "estimate": _finite(bandit.estimates[i]),
             "bound": _finite(bandit.bounds[i]),
             "active": bool(active[i]),
             "pending": pending[i],
