@@ -391,7 +391,7 @@ CHANGES = {
 def test_a_change_whose_answer_is_lost_is_not_repeated(ask, service, method):
     for fault in ("drop", 502, 504, "timeout", "failed"):
         service.faults, sent = [fault], len(service.requests)
-        with pytest.raises(Unanswered, match="Look whether it was carried out"):
+        with pytest.raises(Unanswered, match="whether it was carried out before you repeat it"):
             ask(method, *CHANGES[method])
         assert len(service.requests) == sent + 1
 
@@ -421,7 +421,7 @@ def test_nothing_listens(kind, monkeypatch):
         for method, args in (("decide", ()), ("add_arms", (["x"], [[1.0]]))):
             with pytest.raises(Unavailable, match="no answer") as failed:
                 ask(method, *args)
-            assert type(failed.value) is Unavailable  # never sent: nobody need look whether it was carried out
+            assert type(failed.value) is Unavailable  # never sent, so certainly not carried out
 
 
 def pauses(call, outcomes, attempts=5):

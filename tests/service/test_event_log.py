@@ -606,7 +606,7 @@ class TestSqlite:
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
         try:
-            with pytest.raises(LogDamaged, match="make room"):
+            with pytest.raises(LogDamaged, match="free some space"):
                 open_log(str(path))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)

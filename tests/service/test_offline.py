@@ -5,9 +5,8 @@ import pytest
 from conftest import rounds
 
 from sketchbandits import OFUL, UCB1, LinTS
-from sketchbandits.offline import estimators as offline
+from sketchbandits.offline import ips, replay, replay_estimator
 from sketchbandits.offline.estimates import TOO_FEW, Figure, bounded_mean
-from sketchbandits.offline.estimators import ips, replay
 from sketchbandits.offline.logged import EVERY_ARM, LoggedDecisions
 from sketchbandits.service.log.decisions import read_bandit
 from sketchbandits.service.log.encoding import body, body_with_features
@@ -135,7 +134,7 @@ def test_replay_among_sets_is_unbiased():
     ],
 )
 def test_control_replay_with_wrong_rejection_is_biased(monkeypatch, wrong):
-    monkeypatch.setattr(offline, "_least_probability", wrong)
+    monkeypatch.setattr(replay_estimator, "least_probability", wrong)
     truth = live(400, 600, sets=True)
     found = [
         replay(log, Optimist, name="optimist", repetitions=2).estimate.mean for log in logs_among_sets(150, 600, 2)
@@ -191,7 +190,7 @@ def test_among_sets_a_policy_plays_as_it_plays_compiled():
     for policy in (OFUL(ARMS), UCB1(ARMS), LinTS(ARMS, seed=1)):
         twin, everything = policy.copy(), np.arange(log.arms.size)
         compiled = policy.play((log.arms, log.rewards), learn="matches") == log.arms
-        plain = offline._play_among_sets(twin, log, everything, np.full(log.arms.size, EVERY_ARM))
+        plain = replay_estimator._play_among_sets(twin, log, everything, np.full(log.arms.size, EVERY_ARM))
         assert np.array_equal(plain, compiled) and 0 < plain.sum() < plain.size
         np.testing.assert_array_equal(twin.bounds(), policy.bounds())
 

@@ -47,8 +47,10 @@ def test_it_survives_a_kill_and_a_restart_of_the_database(tmp_path, server):
     server.stop()
     with pytest.raises(urllib.error.HTTPError, match="503"):
         ask(again.address, "/v1/decisions", {})
-    assert again.process.wait(PATIENCE) == 1, "whether that was stored cannot be told, and memory must not part from it"
-    assert "cannot be told" in again.text() and "Traceback" not in again.text()
+    assert again.process.wait(PATIENCE) == 1, (
+        "whether that was stored is unknown, and memory must not differ from the log"
+    )
+    assert "cannot be determined" in again.text() and "Traceback" not in again.text()
     server.start()
     last = Process(state, "--database", server.address)
     assert ask(last.address, "/v1/bandits")["bandits"][0]["rewards"] == 8

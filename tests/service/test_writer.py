@@ -138,7 +138,7 @@ def test_what_is_not_stored_has_not_happened(tmp_path):
             refused = await desk.writer.submit(Decide("nobody"))
             assert refused.code == "unknown_bandit"
             old = await desk.writer.submit(Reward("default", (("77-00000000", 1.0),)))
-            assert old.code == "storage", "what the log alone knows cannot be told"
+            assert old.code == "storage", "what only the log knows cannot be answered"
             assert state_of(desk.writer.ledger) == before and len(desk.log.records) == length
             desk.log.error = None
             assert not (await desk.ask(Decide("default", key="k")))["repeated"]

@@ -8,7 +8,7 @@ import typer
 from sketchbandits import validate
 from sketchbandits.cli.flags import bad_values_refused, flag, whole
 from sketchbandits.cli.state import database_of, verified_records
-from sketchbandits.offline import estimators
+from sketchbandits import offline
 from sketchbandits.policies.registry import PolicySpec
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.log.decisions import read_bandit
@@ -34,7 +34,7 @@ def command(
             found = read_bandit(records, bandit)
             build = partial(config.build, found.features)
             if estimator == "replay":
-                result = estimators.replay(found.decisions, build, name=str(spec), seed=config.seed)
+                result = offline.replay(found.decisions, build, name=str(spec), seed=config.seed)
             else:
-                result = estimators.ips(found.decisions, build, name=str(spec))
+                result = offline.ips(found.decisions, build, name=str(spec))
     print(result.text(), end="")

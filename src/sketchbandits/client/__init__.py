@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class _Settings:
-    """What both clients are given and remember."""
+    """The settings of both clients."""
 
     def __init__(
         self,

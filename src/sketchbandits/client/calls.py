@@ -38,9 +38,9 @@ class Decision:
 class Arm:
     """What is known of an arm.
 
-    ``pulls``: rewards recorded. ``mean``: of these rewards, None without any. ``bound``: its upper confidence bound, None
-    where infinite. ``active``: whether it may be played. ``pending``: outstanding decisions. ``estimate``: the policy's
-    estimate of its mean reward; None also where an older service does not say.
+    ``pulls``: rewards recorded. ``mean``: of these rewards, None without any. ``bound``: its upper confidence bound,
+    None where infinite. ``active``: whether it may be played. ``pending``: outstanding decisions. ``estimate``: the
+    policy's estimate of its mean reward; None also where an older service does not say.
     """
 
     id: str
@@ -126,10 +126,10 @@ def decide(
 
 
 def reward(own: str, decision: Decision | str, value: float, *, bandit: str | None = None) -> Call[str]:
-    """Book a decision's reward, at any time: "accepted", or "known" where the same value was booked before.
+    """Record a decision's reward, at any time: "accepted", or "known" if the same value is recorded already.
 
-    Raises `UnknownDecision` where there is no such decision, and `Conflict` where another value is booked, by an
-    earlier call or by the deadline: what is booked stays.
+    Raises `UnknownDecision` where there is no such decision, and `Conflict` where another value is recorded, by an
+    earlier call or by the deadline: what is recorded stays.
     """
     entry = _reward(decision, value)
     named = {"bandit": bandit or own, **entry}
@@ -139,7 +139,7 @@ def reward(own: str, decision: Decision | str, value: float, *, bandit: str | No
 def reward_many(
     own: str, rewards: Iterable[tuple[Decision | str, float]], *, bandit: str | None = None
 ) -> Call[list[str]]:
-    """Book many rewards (1 to 1,000); one status each: "accepted", "known", "unknown" or "conflict"."""
+    """Record many rewards (1 to 1,000); one status each: "accepted", "known", "unknown" or "conflict"."""
     body = {"bandit": bandit or own, "rewards": [_reward(decision, value) for decision, value in rewards]}
     return Call("POST", "/v1/rewards", lambda _, answer: [one["status"] for one in answer["results"]], body=body)
 
@@ -147,8 +147,8 @@ def reward_many(
 def arms(own: str, *, sort: str = "id", search: str = "", bandit: str | None = None, offset: int = 0) -> Call[Page]:
     """Every arm, or those whose id holds ``search``, fetched page by page while you iterate.
 
-    ``sort``: "id", or "pulls", "mean", "estimate", "bound" (largest first). Decisions and rewards change the latter between two
-    pages: an arm may then come twice or not at all.
+    ``sort``: "id", or "pulls", "mean", "estimate", "bound" (largest first). Decisions and rewards change all but
+    the id between two pages: an arm may then come twice or not at all.
     """
     query = {"bandit": bandit or own, "sort": sort, "search": search, "limit": PAGE, "offset": offset}
 
@@ -169,7 +169,7 @@ def add_arms(own: str, ids: Iterable[str], features: ArrayLike, *, bandit: str |
 def remove_arms(own: str, ids: Iterable[str], *, bandit: str | None = None) -> Call[int]:
     """Never play these arms again; returns how many are left. Admin. Repeated as `create_bandit` is.
 
-    Somebody may have added an arm of that id again in the meantime, and a repeat would take that one away.
+    An arm of that id may have been added again in the meantime, and a repeat would remove that one.
     """
     query = {"bandit": bandit or own, "id": _ids("ids", ids)}
     return Call("DELETE", "/v1/arms", lambda _, answer: int(answer["active"]), query, repeat=Repeat.UNPROCESSED)
@@ -196,8 +196,8 @@ def create_bandit(
     """A new bandit with its arms; what is not given is the service's default. Admin.
 
     Repeated only where it was certainly not carried out: the service could not be reached, or said 503 and that it has
-    done nothing. A repeat after an answer that was lost would be told that the name exists, and nobody could say whose
-    it is: then `Unanswered` is raised.
+    done nothing. A repeat after a lost answer would be refused because the name exists, without a way to know whether
+    this client created it: then `Unanswered` is raised.
     """
     given = {
         "policy": policy,
@@ -212,12 +212,12 @@ def create_bandit(
 
 
 def policy(own: str, *, limit: int = 100, bandit: str | None = None) -> Call[Json]:
-    """The policy, its settings, memory and clusters (at most ``limit``), as the API document describes them."""
+    """The policy, its settings, memory and clusters (at most ``limit``), as the OpenAPI document describes them."""
     return Call("GET", "/v1/policy", lambda _, answer: _object(answer), {"bandit": bandit or own, "limit": limit})
 
 
 def activity(own: str, *, bandit: str | None = None) -> Call[Json]:
-    """Decisions and rewards by the minute, latency and queue, as the API document describes them."""
+    """Decisions and rewards per minute, latency and queue, as the OpenAPI document describes them."""
     return Call("GET", "/v1/activity", lambda _, answer: _object(answer), {"bandit": bandit or own})
 
 
@@ -235,7 +235,7 @@ def ready(own: str) -> Call[bool]:
 
 
 def _made(kind: type[Entry], entry: Json) -> Entry:
-    """A record from an answer; fields that a newer service adds are ignored, optional ones that are missing left out."""
+    """A record from an answer; fields that a newer service adds are ignored, and optional ones may be missing."""
     optional = {one.name for one in fields(kind) if one.default is not MISSING} - entry.keys()
     return kind(**{one.name: entry[one.name] for one in fields(kind) if one.name not in optional})
 
@@ -267,7 +267,7 @@ def _one_status(status: int, answer: Json) -> str:
         raise UnknownDecision(status, "unknown_decision", f"there is no decision {found['decision_id']!r}")
     if found["status"] == "conflict":
         raise Conflict(
-            status, "conflict", f"decision {found['decision_id']!r} is booked with another reward, which stays"
+            status, "conflict", f"decision {found['decision_id']!r} is recorded with another reward, which stays"
         )
     return str(found["status"])
 

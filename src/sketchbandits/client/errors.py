@@ -1,4 +1,4 @@
-"""What can go wrong between a program and the service, one class for each thing that one may want to do about it."""
+"""What can go wrong between a program and the service: one class per way to react."""
 
 
 class ServiceError(Exception):
@@ -17,7 +17,7 @@ class ServiceError(Exception):
 
 
 class InvalidRequest(ServiceError):
-    """The request is not one that the service takes, whoever sends it and however often."""
+    """The service does not accept such a request; repeating it does not help."""
 
 
 class Unauthorized(ServiceError):
@@ -27,7 +27,7 @@ class Unauthorized(ServiceError):
 
 
 class Forbidden(ServiceError):
-    """The key is good, but not for this."""
+    """The key is valid, but its role does not allow this."""
 
     advice = "Arms and bandits are changed with a key that was made with `--role admin`."
 
@@ -45,7 +45,7 @@ class UnknownDecision(NotFound):
 
 
 class Conflict(ServiceError):
-    """Something else is already booked: another reward, an arm or bandit of that name, a key with another request."""
+    """Something else exists already: another reward, an arm or bandit of that name, a key with another request."""
 
 
 class Unavailable(ServiceError):
@@ -57,7 +57,7 @@ class Unavailable(ServiceError):
 class Unanswered(Unavailable):
     """A change of arms or bandits was sent and its answer was lost: whether it was carried out is not known."""
 
-    advice = "Look whether it was carried out, with client.arms() or client.bandits(), before you repeat it."
+    advice = "Check with client.arms() or client.bandits() whether it was carried out before you repeat it."
 
 
 class BadAnswer(ServiceError):

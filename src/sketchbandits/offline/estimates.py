@@ -1,4 +1,4 @@
-"""What an offline estimate says: figures with their uncertainty, and a report in 80 columns."""
+"""The result of an offline estimate: figures with their uncertainty, and a report in 80 columns."""
 
 import math
 import textwrap
@@ -13,11 +13,11 @@ WIDTH = 80
 TOO_FEW = 100  # matched rounds, or effective decisions, below which nothing is claimed
 CONFIDENCE = 0.95
 NORMAL = 1.959963984540054  # two-sided, for CONFIDENCE
-_BOLDEST = 0.5  # the largest stake that the interval of `bounded_mean` places on one decision
+_LARGEST_STAKE = 0.5  # the largest stake that the interval of `bounded_mean` places on one decision
 
 
 class Figure(NamedTuple):
-    """A mean reward a decision, its standard error and its 95 % interval; NaN where there is none."""
+    """A mean reward per decision, its standard error and its 95 % interval; NaN where there is none."""
 
     mean: float
     error: float
@@ -26,12 +26,12 @@ class Figure(NamedTuple):
 
     @classmethod
     def normal(cls, mean: float, error: float) -> "Figure":
-        """With the interval of the central limit theorem, which for martingales is the same."""
+        """With the interval of the central limit theorem, which holds for martingales too."""
         return cls(mean, error, mean - NORMAL * error, mean + NORMAL * error)
 
     @classmethod
     def of(cls, rewards: Floats) -> "Figure":
-        """The mean of what was paid."""
+        """The mean of rewards that were paid."""
         if rewards.size < 2:
             return cls.normal(float(rewards.mean()) if rewards.size else math.nan, math.nan)
         return cls.normal(float(rewards.mean()), float(rewards.std(ddof=1)) / math.sqrt(rewards.size))
@@ -51,7 +51,7 @@ def bounded_mean(values: Floats, low: float, high: float) -> tuple[float, float]
     past = np.concatenate([[0.5], centre[:-1]])
     spread = np.concatenate([[0.25], ((0.25 + np.cumsum((x - centre) ** 2)) / (seen + 1))[:-1]])
     chance = math.log(2.0 / (1.0 - CONFIDENCE))
-    stakes = np.minimum(np.sqrt(2.0 * chance / (n * spread)), _BOLDEST)
+    stakes = np.minimum(np.sqrt(2.0 * chance / (n * spread)), _LARGEST_STAKE)
     paid = np.sum((x - past) ** 2 * (-np.log1p(-stakes) - stakes))
     middle, half = np.sum(stakes * x) / stakes.sum(), (chance + paid) / stakes.sum()
     ends = low + (high - low) * np.clip([middle - half, middle + half], 0.0, 1.0)
@@ -60,7 +60,7 @@ def bounded_mean(values: Floats, low: float, high: float) -> tuple[float, float]
 
 @dataclass(frozen=True)
 class OfflineResult:
-    """What a policy would have earned, by a log of another.
+    """What a policy would have earned, estimated from the log of another.
 
     ``figures``: the estimate first; the log's own means are there for comparison. ``effective``: matched rounds, or the
     effective number of decisions behind the estimate. ``missing``: the share of decisions without a reward.
@@ -77,7 +77,7 @@ class OfflineResult:
 
     @property
     def estimate(self) -> Figure:
-        """The mean reward a decision that the policy would have earned."""
+        """The mean reward per decision that the policy would have earned."""
         return next(iter(self.figures.values()))
 
     @property
@@ -88,7 +88,7 @@ class OfflineResult:
     def text(self) -> str:
         """The report."""
         title = f"{self.policy} judged by {self.decisions:,} logged decisions ({self.estimator})"
-        rows = [f"{'mean reward a decision':<34} {'estimate':>9} {'error':>8}  95 % interval"]
+        rows = [f"{'mean reward per decision':<34} {'estimate':>9} {'error':>8}  95 % interval"]
         rows += [f"{name:<34} {_row(figure)}" for name, figure in self.figures.items()]
         facts = [f"{name:<34} {fact}" for name, fact in self.facts.items()]
         notes = [

@@ -1,7 +1,10 @@
-"""Decisions over HTTP: a durable event log, recovery to the bit, keys, metrics and a dashboard.
+"""Decisions over HTTP: a durable event log, exact recovery, keys, metrics and a dashboard.
 
-From the bottom up: `events` are what the log holds, `log` keeps them (`sqlite_log`, `postgres_log`); a `bandit` is one
-policy with its outstanding decisions, the `ledger` all of them; `snapshots` and `recovery` bring a ledger back; the
-`writer` alone changes it, in the order plan, commit, apply, answer; `api` is the HTTP side, with `keys`, `schemas`,
-`openapi`, `metrics` and the `dashboard`; `serve` starts it all. `offline` judges another policy by a log.
+A request is read, planned, committed to the log, applied and answered, in this order. From the bottom up:
+
+- ``folder`` and ``keys``: the files of a service and who may call it.
+- ``log``: numbered, chained records in SQLite or PostgreSQL; the only thing that recovery needs.
+- ``bandits``: policies with their outstanding decisions; planning, applying, snapshots, recovery and the one writer.
+- ``service``: starts and stops all of that.
+- ``http``: endpoints, their schemas, the OpenAPI document, metrics and the server; it also serves the ``dashboard``.
 """

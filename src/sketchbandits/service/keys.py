@@ -1,8 +1,8 @@
-"""API keys: who may ask. A key is shown once, when it is made; what is kept is its SHA-256 digest.
+"""API keys. A key is shown once, when it is made; what is kept is its SHA-256 digest.
 
-A key has 256 random bits, so a plain digest cannot be searched backwards. The file is read again when it has changed,
-which is looked up every `FRESH` seconds: a revoked key is refused from then on. A file that cannot be read lets nobody
-in.
+A key has 256 random bits, so a plain digest cannot be inverted by search. The file is read again when it has changed,
+which is checked every `FRESH` seconds: a revoked key is refused from then on. While the file cannot be read, every key
+is refused.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from sketchbandits import validate
 from sketchbandits.service.folder import flush_folder
 
 FORMAT = 1
-FRESH = 0.02  # a look at the file for every request would take longer than all other checks of it
+FRESH = 0.02  # checking the file for every request would take longer than all other checks together
 CLIENT, ADMIN = "client", "admin"
 ROLES = (CLIENT, ADMIN)
 _KEY = re.compile(r"sb_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
@@ -31,7 +31,7 @@ _KEY = re.compile(r"sb_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 @dataclass(frozen=True)
 class Key:
-    """What is kept of a key; ``revoked`` is when, or none."""
+    """What is kept of a key; ``revoked`` is the time when it was revoked, or None."""
 
     id: str
     name: str
@@ -42,7 +42,7 @@ class Key:
 
 
 class KeysUnreadable(Exception):
-    """The file of keys is damaged: a person must look at it."""
+    """The file of keys is damaged: an operator must repair it."""
 
 
 class KeyRing:
@@ -61,13 +61,13 @@ class KeyRing:
             raise ValueError(f"name must be 1 to 100 printable characters, got {name!r}")
         text = f"sb_{secrets.token_hex(6)}_{secrets.token_urlsafe(32)}"
         key = Key(text.split("_")[1], name, role, _digest(text), time.time())
-        with self._alone():
+        with self._locked():
             self._replace([*self.all(), key])
         return text
 
     def revoke(self, key_id: str) -> Key:
         """Refuse a key from now on; it stays in the list."""
-        with self._alone():
+        with self._locked():
             keys = {key.id: key for key in self.all()}
             if key_id not in keys:
                 raise ValueError(f"id must be one of {', '.join(keys) or 'no keys at all'}; got {key_id!r}")
@@ -76,8 +76,8 @@ class KeyRing:
         return revoked
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Between reading and writing nobody else may change the keys."""
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from changing the keys between reading and writing them."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.with_name(f"{self.path.name}.lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -86,13 +86,13 @@ class KeyRing:
             self._fresh_until = 0.0
 
     def all(self) -> list[Key]:
-        """Every key there ever was."""
+        """Every key that was ever made, revoked ones too."""
         self._refresh()
         return list(self._keys.values())
 
     @property
     def in_use(self) -> bool:
-        """Whether there ever were keys: also where all are revoked, or their file cannot be read."""
+        """Whether a key was ever made, also if all are revoked or their file cannot be read."""
         try:
             self._refresh()
         except KeysUnreadable:
@@ -100,14 +100,14 @@ class KeyRing:
         return bool(self._keys)
 
     def role_of(self, text: str | None) -> str | None:
-        """The role of a valid key, or none. The comparison takes as long for a wrong key as for a right one."""
+        """The role of a valid key, or None. The comparison takes as long for a wrong key as for a right one."""
         try:
             self._refresh()
         except KeysUnreadable:
             return None
         found = _KEY.fullmatch(text or "")
         key = self._keys.get(found[1]) if found else None
-        expected = key.digest if key else _NOBODY
+        expected = key.digest if key else _DIGEST_OF_NO_KEY
         if hmac.compare_digest(_digest(text or ""), expected) and key is not None and key.revoked is None:
             return key.role
         return None
@@ -137,7 +137,7 @@ class KeyRing:
         return {key.id: key for key in keys}
 
     def _replace(self, keys: list[Key]) -> None:
-        handle, part = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)  # for its owner's eyes only
+        handle, part = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)  # readable for its owner alone
         with os.fdopen(handle, "w") as file:
             json.dump({"format": FORMAT, "keys": [asdict(key) for key in keys]}, file, indent=1)
             file.flush()
@@ -150,4 +150,4 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
-_NOBODY = _digest("")
+_DIGEST_OF_NO_KEY = _digest("")

@@ -1,4 +1,4 @@
-"""The running service: it recovers, serves and stops; what HTTP needs to know of it."""
+"""The running service: it recovers, serves and stops."""
 
 import asyncio
 import logging
@@ -26,14 +26,14 @@ class Settings:
 
     state: Path
     database: str | None = None
-    open: bool = False  # while no keys exist nobody needs one: only where nothing but loopback is served
-    hosts: tuple[str, ...] | None = None  # names that a request may call an open service by; any where none
+    open: bool = False  # whether no key is needed while none exists; only for services on loopback
+    hosts: tuple[str, ...] | None = None  # names that a request may use for an open service; any if None
     body_limit: int = 1 << 20
     admin_body_limit: int = 1 << 26  # arms of a bandit in one body
     answer_seconds: float = 30.0
     waiting: int = WAITING
     snapshot_every: int = SNAPSHOT_EVERY
-    bandits: tuple[CreateBandit, ...] = field(default=(), repr=False)  # there once the service is ready
+    bandits: tuple[CreateBandit, ...] = field(default=(), repr=False)  # created at the first start
 
 
 class Service:
@@ -46,7 +46,7 @@ class Service:
         self.writer: Writer | None = None
         self.recovered: Recovered | None = None
         self.warm = self.stopping = False
-        self._closed = False  # once there are keys, for good
+        self._closed = False  # True for ever once there was a key
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -56,7 +56,7 @@ class Service:
 
     @property
     def open(self) -> bool:
-        """Whether nobody needs a key: on loopback, as long as there never was one."""
+        """Whether requests need no key: on loopback, as long as no key was ever made."""
         if self.settings.open and not self._closed:
             self._closed = self.keys.in_use
         return self.settings.open and not self._closed
@@ -72,7 +72,7 @@ class Service:
         return self.writer
 
     async def start(self, progress: Progress = lambda done, total: None) -> None:
-        """Recover, create the bandits that are asked for, begin to serve."""
+        """Recover, create the bandits of the settings that do not exist yet, begin to serve."""
         settings = self.settings
         log = await asyncio.to_thread(open_log, settings.database or str(settings.state / LOG_FILE))
         snapshots = Snapshots(settings.state / SNAPSHOTS)
@@ -82,7 +82,7 @@ class Service:
             for note in self.recovered.notes:
                 logger.warning("%s", note)
             self.ledger = self.recovered.ledger
-            new = [bandit for bandit in settings.bandits if not self._there(bandit)]
+            new = [bandit for bandit in settings.bandits if not self._exists(bandit)]
         except BaseException:
             log.close()
             raise
@@ -105,8 +105,8 @@ class Service:
             snapshot_every=self.settings.snapshot_every,
         )
 
-    def _there(self, wanted: CreateBandit) -> bool:
-        """Whether the bandit is there already; with other arms or rules it is refused."""
+    def _exists(self, wanted: CreateBandit) -> bool:
+        """Whether the bandit exists already; one that exists with other arms or rules is refused."""
         bandit = self.ledger.bandits.get(wanted.name)
         if bandit is None:
             return False
@@ -122,12 +122,13 @@ class Service:
         return True
 
     def _warm_up(self) -> None:
-        """Compile before the first request rather than in it."""
+        """Compile what requests will call, on copies of the policies."""
         for bandit in self.ledger.bandits.values():
-            twin = bandit.policy.copy()
-            twin.select_many(2, pending=[int(bandit.active[0])])
-            twin.update_many([int(bandit.active[0])], [0.0])
-            twin.bounds()
+            copy = bandit.policy.copy()
+            copy.select_many(2, pending=[int(bandit.active[0])])
+            copy.update_many([int(bandit.active[0])], [0.0])
+            copy.bounds()
+            copy.estimates()
 
     async def stop(self) -> None:
         """Finish what was accepted, then close."""

@@ -13,7 +13,7 @@ from sketchbandits.service.log.progress import Progress, with_progress
 
 @dataclass(frozen=True)
 class Recovered:
-    """A ledger as of the log's last good record, and how it was brought back."""
+    """A ledger as of the log's last good record, and how it was rebuilt."""
 
     ledger: Ledger
     snapshot: Position
@@ -23,7 +23,7 @@ class Recovered:
 
 
 def recover(log: EventLog, snapshots: Snapshots, progress: Progress = lambda done, total: None) -> Recovered:
-    """Bring the ledger back; equal to the bit to one that was never stopped."""
+    """Rebuild the ledger, bit-for-bit identical to one that was never stopped."""
     started = time.perf_counter()
     position, ledger = _newest(log, snapshots)
     replayed = ledger.replay(with_progress(log.recover(position), log.last.seq - position.seq, progress))
@@ -33,7 +33,10 @@ def recover(log: EventLog, snapshots: Snapshots, progress: Progress = lambda don
 
 
 def _newest(log: EventLog, snapshots: Snapshots) -> tuple[Position, Ledger]:
-    """The newest snapshot that the log holds. One beyond it means that records are gone: known only after a cut."""
+    """The newest snapshot that the log holds.
+
+    A snapshot beyond the end of the log means that records are missing, which is expected only after a cut.
+    """
     for position, ledger in snapshots.intact():
         if log.holds(position):
             return position, ledger

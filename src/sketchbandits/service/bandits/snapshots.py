@@ -3,7 +3,7 @@
 A snapshot is a folder ``NUMBER`` of that record: for each bandit its policy, as `Policy.save` writes it, and the rest
 as JSON; and ``manifest.json`` with the format, the record's checksum and a digest of every file. It is written under
 another name, flushed and renamed: it is there whole or not at all. One that is damaged or of another log is passed
-over, since the log alone is the truth.
+over, since the log alone decides.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ class Snapshots:
             shutil.rmtree(self.folder / str(old), ignore_errors=True)
 
     def tidy(self) -> None:
-        """Remove what a killed process has left half written."""
+        """Remove what a killed process has left unfinished."""
         for part in self.folder.glob("*.part"):
             shutil.rmtree(part, ignore_errors=True)
 
@@ -79,17 +79,17 @@ class Snapshots:
 
 
 def frozen(ledger: Ledger) -> Ledger:
-    """A copy that stays as it is while the ledger goes on."""
-    twin = Ledger()
-    twin.next_number = ledger.next_number
+    """A copy that does not change while the ledger goes on."""
+    copied = Ledger()
+    copied.next_number = ledger.next_number
     for name, bandit in ledger.bandits.items():
         copy = Bandit(name, bandit.config, bandit.policy.copy(), bandit.ids, created=bandit.created)
         copy.index, copy.waiting, copy.keys = bandit.index.copy(), bandit.waiting.copy(), bandit.keys.copy()
         copy.minutes = {start: list(minute) for start, minute in bandit.minutes.items()}
         copy.origin, copy.reward_sum, copy.reward_sums = bandit.origin, bandit.reward_sum, bandit.reward_sums.copy()
         copy.decisions, copy.rewards, copy.defaults = bandit.decisions, bandit.rewards, bandit.defaults
-        twin.bandits[name] = copy
-    return twin
+        copied.bandits[name] = copy
+    return copied
 
 
 def _bandit_to_json(bandit: Bandit) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The writer: the only task that changes a ledger. Plan, commit, apply, answer.
 
 Requests that arrive while a commit is on its way to the disk wait and form the next group, so that one flush serves
-them all. Everything but the log's own work, which is done in one thread beside, happens in the event loop: whoever
+them all. Only the log's own work is done in a thread; everything else happens in the event loop, so that code which
 reads the ledger there sees it between two groups.
 """
 
@@ -40,7 +40,7 @@ class _Job(NamedTuple):
 
 
 class WriterStats:
-    """What the writer has done since it began; for metrics."""
+    """What the writer has done since it began, for metrics."""
 
     def __init__(self) -> None:
         self.groups = self.records = self.not_stored = self.snapshots = self.refused = 0
@@ -70,7 +70,7 @@ class Writer:
         self._jobs: deque[_Job] = deque()
         self._wake = asyncio.Event()
         self._stopping = False
-        self._defaults_rest_until = 0.0
+        self._no_defaults_until = 0.0
         self._disk = ThreadPoolExecutor(1, "log")
         self._snapshot_thread = ThreadPoolExecutor(1, "snapshot")
         self._snapshot_task: asyncio.Future[None] | None = None
@@ -92,7 +92,7 @@ class Writer:
         return job.answer
 
     async def run(self) -> None:
-        """Serve until `stop`; whatever cannot be mended ends it, since memory and log must not part."""
+        """Serve until `stop`; an error that cannot be handled ends it, since memory and log must not differ."""
         try:
             while not (self._stopping and not self._jobs):
                 await self._wait()
@@ -128,21 +128,21 @@ class Writer:
         self._wake.clear()
         deadlines = [bandit.next_deadline(self.clock()) for bandit in self.ledger.bandits.values()]
         nearest = min((deadline for deadline in deadlines if deadline is not None), default=None)
-        # At most a minute: clocks are set, and machines sleep.
-        seconds = None if nearest is None else min(max(nearest - self.clock(), self._rest(), 0.0), 60.0)
+        # At most a minute: the clock may be set meanwhile, and the machine may be suspended.
+        seconds = None if nearest is None else min(max(nearest - self.clock(), self._defaults_pause(), 0.0), 60.0)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), seconds)
 
     async def _defaults(self) -> None:
-        if self._rest() > 0.0:
+        if self._defaults_pause() > 0.0:
             return
         plan = plan_defaults(self.ledger, self.clock(), GROUP)
         if plan.changes and not await self._commit(plan.changes):
-            self._defaults_rest_until = time.monotonic() + RETRY_SECONDS
+            self._no_defaults_until = time.monotonic() + RETRY_SECONDS
 
-    def _rest(self) -> float:
-        """How long to leave deadlines alone after the log has refused them."""
-        return self._defaults_rest_until - time.monotonic()
+    def _defaults_pause(self) -> float:
+        """Seconds before the deadlines that the log refused are tried again."""
+        return self._no_defaults_until - time.monotonic()
 
     async def _group(self) -> None:
         """Serve the requests at the head of the queue, or the one operation that stands there."""
@@ -176,7 +176,7 @@ class Writer:
         return plan
 
     async def _facts(self, requests: Sequence[Request]) -> Facts:
-        """What the log knows of keys and decisions that are not in memory; most groups ask nothing."""
+        """What the log knows of keys and decisions that are not in memory; most groups need nothing of it."""
         asked = questions(self.ledger, requests)
         if not asked.records and not asked.decisions:
             return Facts({}, {})
@@ -186,10 +186,10 @@ class Writer:
         try:
             change, built = await self._in_disk_thread(
                 partial(plan_operation, self.ledger, operation, self.clock())
-            )  # beside: a copy may take long, and nothing else changes the ledger meanwhile
+            )  # in the thread, since a copy may take long; nothing else changes the ledger meanwhile
         except Refusal as refusal:
             return Plan(answers=[refusal])
-        except Exception:  # nothing has changed: one operation that nobody foresaw must not end the service
+        except Exception:  # nothing has changed, so an unforeseen error in one operation must not end the service
             logger.exception("planning failed: %s", type(operation).__name__)
             return Plan(answers=[internal()])
         active = self._active(operation)
@@ -268,7 +268,7 @@ def _look_up(log: EventLog, records: list[int], decisions: list[int]) -> Facts:
 
 
 def _refused_by_storage(answer: Answer) -> Answer:
-    """Refusals stand; whatever was to be stored was not."""
+    """A refusal stays as it is; anything else was not stored."""
     if isinstance(answer, Refusal):
         return answer
     return Refusal("storage", "the log could not be written, nothing has changed: ask again later")

@@ -8,7 +8,7 @@ from sketchbandits.service.http.schemas import ArmId, Body, DecisionId, Name
 
 
 class Decision(Body):
-    """An arm to play; hand the id back with its reward."""
+    """An arm to play; its reward is sent with the id of the decision."""
 
     decision_id: DecisionId
     arm: ArmId
@@ -17,7 +17,7 @@ class Decision(Body):
 
 
 class DecisionAnswer(Body):
-    """Decisions, durable when they are seen."""
+    """Decisions, which are durable before they are sent."""
 
     bandit: Name
     decisions: list[Decision]
@@ -32,7 +32,7 @@ class RewardResult(Body):
 
 
 class RewardAnswer(Body):
-    """accepted: booked now; known: booked before; conflict: booked before with another value; unknown: no decision."""
+    """accepted: recorded now; known: recorded before; conflict: another value is recorded; unknown: no decision."""
 
     results: list[RewardResult]
 
@@ -54,7 +54,7 @@ class ArmsRemoved(Body):
 
 
 class ArmEntry(Body):
-    """An arm as it stands."""
+    """The present numbers of an arm."""
 
     id: ArmId
     pulls: int = Field(description="Rewards recorded.")
@@ -83,7 +83,7 @@ class BanditEntry(Body):
     decisions: int
     rewards: int
     outstanding: int
-    defaults: int = Field(description="Rewards that the deadline booked.")
+    defaults: int = Field(description="Default rewards recorded at deadlines.")
     mean_reward: float | None
     created: float
 
@@ -119,7 +119,7 @@ class Clusters(Body):
 
 
 class PolicyAnswer(Body):
-    """A policy from inside."""
+    """A policy's settings, memory and clusters."""
 
     bandit: Name
     policy: str
@@ -176,7 +176,7 @@ class ActivityAnswer(Body):
 
 
 class StatusAnswer(Body):
-    """One word."""
+    """Whether the service lives or is ready, in one word."""
 
     status: str
 
@@ -189,6 +189,6 @@ class ErrorDetail(Body):
 
 
 class ErrorAnswer(Body):
-    """Why not."""
+    """Why a request was refused."""
 
     error: ErrorDetail

@@ -1,4 +1,4 @@
-"""Every endpoint: what it takes, what it answers, who may ask. `api` serves this table, `openapi` describes it."""
+"""Every endpoint: what it takes, what it answers, who may call it. `api` serves this table, `openapi` describes it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A method of a path; ``bodies`` are the alternatives of a request's body, ``role`` none where no key is needed."""
+    """A method of a path; ``bodies`` are the alternatives for its body, ``role`` is None where no key is needed."""
 
     method: str
     path: str
@@ -51,7 +51,7 @@ async def decide(context: Context, query: Any, body: schemas.DecisionRequest) ->
 
 
 async def reward(context: Context, query: Any, body: schemas.SingleReward | schemas.ManyRewards) -> Result:
-    """Book rewards."""
+    """Record rewards."""
     single = isinstance(body, schemas.SingleReward)
     items = (body,) if isinstance(body, schemas.SingleReward) else body.rewards
     pairs = tuple((item.decision_id, float(item.reward)) for item in items)
@@ -99,7 +99,7 @@ async def create_bandit(context: Context, query: Any, body: schemas.BanditReques
 
 
 async def show_policy(context: Context, query: schemas.PolicyQuery, body: None) -> Result:
-    """A policy from inside."""
+    """A policy's settings, memory and clusters."""
     context.service.owner()
     return 200, views.policy_view(context.service.ledger.bandit(query.bandit), query.limit)
 
@@ -131,7 +131,7 @@ async def readiness(context: Context, query: Any, body: None) -> Result:
 
 
 async def _answered(service: Service, request: Any) -> dict[str, Any]:
-    """What the writer answers, or a refusal if that takes too long: a plain timer costs less than a timeout."""
+    """What the writer answers, or a refusal if that takes too long; a timer costs less than `asyncio.timeout`."""
     future = service.owner().submit(request)
     timer = asyncio.get_running_loop().call_later(service.settings.answer_seconds, _give_up, future)
     try:
@@ -164,7 +164,8 @@ ENDPOINTS = (
         "decide",
         decide,
         {200: answers.DecisionAnswer},
-        "Ask which arm to play. Outstanding decisions count as pending, so that a burst is spread over arms.",
+        "Ask which arm to play. Depending on the bandit, outstanding decisions are passed to its policy, so that a "
+        "burst is spread over arms.",
         bodies=(schemas.DecisionRequest,),
         refusals=(404, 409),
     ),
@@ -174,7 +175,8 @@ ENDPOINTS = (
         "reward",
         reward,
         {200: answers.RewardAnswer, 404: answers.RewardAnswer, 409: answers.RewardAnswer},
-        "Book rewards: late, in any order, twice. One alone answers 404 if unknown and 409 if in conflict.",
+        "Record rewards, at any time and in any order; repeating one changes nothing. A single reward is answered "
+        "with 404 if its decision is unknown and with 409 if another value is recorded.",
         bodies=(schemas.SingleReward, schemas.ManyRewards),
         refusals=(404,),
     ),

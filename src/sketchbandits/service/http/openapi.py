@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of endpoints."""
+"""The OpenAPI 3.1 document, generated from the table of endpoints."""
 
 from typing import Any
 

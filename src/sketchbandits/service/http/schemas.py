@@ -1,4 +1,4 @@
-"""What goes in and out over HTTP; the OpenAPI document is made of these."""
+"""The JSON bodies and queries that the service takes; the OpenAPI document describes these models."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,11 +9,11 @@ from sketchbandits.service.bandits.config import LONGEST_DEADLINE, MOST_PENDING,
 from sketchbandits.validate import LARGEST
 
 BATCH = 1_000
-FIELDS = 50  # of one object at most: a body of nothing but unknown ones is refused at once
+FIELDS = 50  # of one object at most: a large body of unknown fields is refused before each is checked
 
 
 def _not_text(value: Any) -> Any:
-    """JSON knows one kind of number, and 2.0 is a whole one; "2" and true are none."""
+    """JSON has one kind of number, so 2.0 is accepted as a whole number; "2" and true are not."""
     if isinstance(value, bool | str):
         raise ValueError("must be a whole number")
     return value
@@ -31,7 +31,7 @@ assert set(Policy.__args__) == set(POLICIES)  # type: ignore[attr-defined]
 
 
 class Body(BaseModel):
-    """Nothing but what is named, and no text where a number is meant."""
+    """A body: unknown fields are refused, and so is text in place of a number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 

@@ -1,4 +1,4 @@
-"""``sketchbandits serve``: a socket, a service behind it, and an end in good order."""
+"""``sketchbandits serve``: it listens on a socket, starts the service, and stops both in order."""
 
 import asyncio
 import contextlib
@@ -32,9 +32,9 @@ class Stopped(Exception):
 
 
 class _Protocol(HttpToolsProtocol):
-    """Knows since when it waits for the rest of a request; one that takes too long is closed by `_sweep`.
+    """Remembers when a request began to arrive, so that `_sweep` can close one that takes too long.
 
-    Headers without end are closed at once: the parser itself sets no limit.
+    A connection whose headers exceed the limit is closed immediately: the parser itself has no limit.
     """
 
     began: float | None = None
@@ -66,7 +66,7 @@ class _Protocol(HttpToolsProtocol):
 
 
 async def _sweep(server: uvicorn.Server) -> None:
-    """Close connections whose request does not arrive in time: without a timer for each."""
+    """Close connections whose request does not arrive in time; one loop costs less than a timer per request."""
     while True:
         await asyncio.sleep(REQUEST_SECONDS / 10)
         oldest = asyncio.get_running_loop().time() - REQUEST_SECONDS
@@ -76,7 +76,7 @@ async def _sweep(server: uvicorn.Server) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to us: the log must be closed after the last answer, whatever stops us."""
+    """Installs no signal handlers: ours close the log after the last answer."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -94,7 +94,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_host(host: str, state: Path) -> None:
-    """Refuse to be reachable from elsewhere while nobody needs a key."""
+    """Refuse an address that other machines can reach while no key is needed."""
     if not is_loopback(host) and not KeyRing(state / KEYS).in_use:
         raise ValueError(
             f"host must be a loopback address such as 127.0.0.1 while there are no keys, got {host!r}: "
@@ -109,7 +109,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def allowed_hosts(host: str) -> tuple[str, ...]:
-    """Names of this machine, for as long as no key is asked for."""
+    """The host names that requests may use while no key is needed."""
     return tuple(dict.fromkeys(("localhost", "127.0.0.1", "[::1]", host)))
 
 
@@ -127,7 +127,7 @@ def serve(settings: Settings, bound: socket.socket, ready: Callable[[Service], N
         timeout_keep_alive=60,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    before = os.umask(0o077)  # what is written is for its owner's eyes
+    before = os.umask(0o077)  # files are readable for their owner alone
     try:
         with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
             runner.run(_serve(settings, config, bound, ready, progress))
@@ -150,7 +150,7 @@ async def _serve(
         loop.add_signal_handler(name, _ask_to_stop, server)
     # HTTP first, so that health can be seen while a long log is replayed.
     serving = asyncio.create_task(server.serve(sockets=[bound]))
-    starting = asyncio.create_task(service.start(lambda done, total: _go_on(server, progress, done, total)))
+    starting = asyncio.create_task(service.start(lambda done, total: _report(server, progress, done, total)))
     sweeping = asyncio.create_task(_sweep(server))
     try:
         await asyncio.wait([serving, starting], return_when=asyncio.FIRST_COMPLETED)
@@ -167,8 +167,8 @@ async def _serve(
         await service.stop()
 
 
-def _go_on(server: uvicorn.Server, progress: Progress, done: int, total: int) -> None:
-    """Let recovery go on, unless somebody wants the service to stop."""
+def _report(server: uvicorn.Server, progress: Progress, done: int, total: int) -> None:
+    """Report progress of recovery, and end it if the service was asked to stop."""
     if server.should_exit:
         raise Stopped
     progress(done, total)

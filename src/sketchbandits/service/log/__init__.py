@@ -14,7 +14,7 @@ _POSTGRES = ("postgresql://", "postgres://")
 def open_log(database: str, *, read_only: bool = False) -> EventLog:
     """The log in a PostgreSQL database (``postgresql://…``) or in a SQLite file, made if there is none.
 
-    For writing it belongs to this process alone until it is closed; what had to be cut off is told in ``cuts``.
+    Opened for writing, it belongs to this process alone until it is closed; ``cuts`` lists what had to be cut off.
     """
     if database.startswith(_POSTGRES):
         return _postgres_log().PostgresLog(database, read_only=read_only)
@@ -22,14 +22,14 @@ def open_log(database: str, *, read_only: bool = False) -> EventLog:
 
 
 def cut_back(database: str, first: int) -> Cut:
-    """Cut everything from record ``first`` on off a log that nobody writes to, as a person decided; it is kept."""
+    """Cut off record ``first`` and all after it, as a person decided; they are kept. No process may write meanwhile."""
     if database.startswith(_POSTGRES):
         return _postgres_log().cut_postgres(database, first)
     return cut_sqlite(_file(database), first)
 
 
 def _postgres_log() -> ModuleType:
-    """Needs a driver that not everybody has, and is loaded by those who want it."""
+    """The module for PostgreSQL, whose driver is an optional dependency."""
     try:
         from sketchbandits.service.log.postgres import log as postgres_log
     except ImportError as error:

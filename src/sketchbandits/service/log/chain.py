@@ -1,4 +1,4 @@
-"""Rows as a database gives them, and the records they are if their chain is whole."""
+"""Rows as a database returns them, checked and turned into records by their chain of checksums."""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
@@ -105,5 +105,5 @@ def damaged(first_bad: int, next_good: int) -> LogDamaged:
     return LogDamaged(
         f"record {first_bad} of the log is missing or damaged, but good records follow (the next is {next_good}): "
         f"nothing was changed. Restore the log from a copy, or give up everything from record {first_bad} on with "
-        f"`sketchbandits log STATE --cut {first_bad}`, which keeps aside what it cuts off"
+        f"`sketchbandits log STATE --cut {first_bad}`, which keeps what it cuts off"
     )

@@ -1,4 +1,4 @@
-"""What every event log promises, and how it says that it cannot keep the promise."""
+"""The contract of every event log, and the exceptions by which it says that it cannot keep it."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -7,15 +7,15 @@ from sketchbandits.service.log.events import Event, Kind, Position, Record
 
 
 class NotStored(Exception):
-    """An append failed and nothing of it is in the log; the log can be used on."""
+    """An append failed and nothing of it is in the log; the log can still be used."""
 
 
 class Unavailable(NotStored):
-    """The database cannot be asked now, and nothing was sent to it; later it may answer again."""
+    """The database does not answer now, and nothing was sent to it; it may answer again later."""
 
 
 class Uncertain(Exception):
-    """Whether an append is in the log cannot be found out now: stop, and open the log anew."""
+    """Whether an append is in the log cannot be determined now: stop, and open the log again."""
 
 
 class LogDamaged(Exception):
@@ -49,22 +49,22 @@ class EventLog(Protocol):
         """Store the events in one transaction, durable on return; all of them or, with `NotStored`, none."""
 
     def holds(self, position: Position) -> bool:
-        """Whether the log has this place: the record with this number and this checksum."""
+        """Whether the log has a record with this number and this checksum."""
 
     def recover(self, after: Position) -> Iterator[Record]:
-        """The verified records after a place that the log holds; a damaged end is cut off, kept and told in `cuts`.
+        """The verified records after a place that the log holds; a damaged end is cut off, kept and added to `cuts`.
 
         Damage with good records behind it raises `LogDamaged`.
         """
 
     def read(self, after: int = 0) -> Iterator[Record]:
-        """The verified records after a number, over a connection of its own that changes nothing."""
+        """The verified records after a number, read over a separate connection that changes nothing."""
 
     def outcomes(self, decisions: Sequence[int]) -> dict[int, tuple[Kind, bytes]]:
-        """What was booked for each of the decisions that has its reward, or the deadline's default."""
+        """The reward record, or that of the default at the deadline, of each of these decisions that has one."""
 
     def record(self, seq: int) -> Record | None:
         """One verified record."""
 
     def close(self) -> None:
-        """Let go of the log; a second call does nothing."""
+        """Close the log; a second call does nothing."""

@@ -1,7 +1,7 @@
 """The log in a PostgreSQL database, for teams that have one.
 
-The writer holds an advisory lock for as long as its session lives. Whoever gets the lock after a lost connection knows
-that the session before has ended: what it was writing is in the table by then, or never will be.
+The writer holds an advisory lock for as long as its session lives. A process that gets the lock after a lost connection
+knows that the earlier session has ended: what that was writing is in the table by then, or never will be.
 """
 
 import time
@@ -48,7 +48,7 @@ class PostgresLog:
     def __init__(self, database: str, *, read_only: bool = False) -> None:
         self.cuts: list[Cut] = []
         self._database, self._read_only, self._uncertain = database, read_only, False
-        with _told():
+        with _explained():
             self._connection = connect(database, read_only=read_only)
             try:
                 if not read_only:
@@ -65,7 +65,7 @@ class PostgresLog:
         if self._read_only:
             raise ValueError("events must not be appended to a log that was opened read only")
         if self._uncertain:
-            raise Uncertain("an earlier append left it open what the log holds: open the log anew")
+            raise Uncertain("an earlier append left it undetermined what the log holds: open the log again")
         records = linked(events, self.last)
         place = records[-1].position if records else self.last
         if records:
@@ -74,23 +74,23 @@ class PostgresLog:
         return records
 
     def holds(self, position: Position) -> bool:
-        """Whether the log has this place: the record with this number and this checksum."""
-        with _told():
+        """Whether the log has a record with this number and this checksum."""
+        with _explained():
             row = self._connection.execute("SELECT chain FROM events WHERE seq = %s", (position.seq,)).fetchone()
         return position == START or row == (position.chain,)
 
     def recover(self, after: Position) -> Iterator[Record]:
-        """The verified records after a place that the log holds; a damaged end is cut off, kept and told in `cuts`."""
+        """The verified records after a place that the log holds; a damaged end is cut off, kept and added to `cuts`."""
         if not self.holds(after):
             raise ValueError(f"after must be a place of the log, which ends at {self.last}, got {after}")
         return self._recovered(after)
 
     def read(self, after: int = 0) -> Iterator[Record]:
-        """The verified records after a number, over a connection of its own that changes nothing."""
+        """The verified records after a number, read over a separate connection that changes nothing."""
         return self._read(whole("after", after, least=0))
 
     def outcomes(self, decisions: Sequence[int]) -> dict[int, tuple[Kind, bytes]]:
-        """What was booked for each of the decisions that has its reward, or the deadline's default."""
+        """The reward record, or that of the default at the deadline, of each of these decisions that has one."""
         return outcomes_of(self._asked("WHERE e.decision = ANY(%s::bigint[])", list(decisions)))
 
     def record(self, seq: int) -> Record | None:
@@ -98,12 +98,12 @@ class PostgresLog:
         return next((checked(row[:5], row[5]) for row in self._asked("WHERE e.seq = %s", seq)), None)
 
     def close(self) -> None:
-        """Let go of the log; a second call does nothing."""
+        """Close the log; a second call does nothing."""
         self._connection.close()
 
     def _recovered(self, after: Position) -> Iterator[Record]:
         place = after
-        with _told():
+        with _explained():
             try:
                 for record in verified(paged(lambda seq: page_of_rows(self._connection, seq), place.seq), place):
                     yield record
@@ -123,7 +123,7 @@ class PostgresLog:
         self.cuts.append(cut(self._connection, place.seq + 1, reason))
 
     def _read(self, after: int) -> Iterator[Record]:
-        with _told(), closing(connect(self._database, read_only=True)) as view:
+        with _explained(), closing(connect(self._database, read_only=True)) as view:
             row = view.execute("SELECT chain FROM events WHERE seq = %s", (after,)).fetchone()
             if row is None and after > 0:
                 raise ValueError(f"after must be the number of a record of the log, got {after}")
@@ -139,8 +139,8 @@ class PostgresLog:
             self._settle(records[-1].position, error)
 
     def _asked(self, condition: LiteralString, value: object) -> list[Row]:
-        """Rows with the checksum of the record before each; asked again where the connection turns out to be lost."""
-        with _told():
+        """Rows, each with the checksum of the record before it; asked for twice if the connection is lost."""
+        with _explained():
             try:
                 return self._connected().execute(WITH_CHAIN_BEFORE + condition, (value,)).fetchall()
             except psycopg.OperationalError:
@@ -164,7 +164,7 @@ class PostgresLog:
             raise Unavailable(f"the database does not answer, and nothing was sent to it: {_words(error)}") from error
         if found != self.last and not self._read_only:
             self._uncertain = True
-            raise Uncertain(f"the log ends at {found} and was left at {self.last}: somebody else has written to it")
+            raise Uncertain(f"the log ends at {found} and was left at {self.last}: another process has written to it")
         return self._connection
 
     def _reconnected(self, patience: float) -> Connection:
@@ -194,13 +194,15 @@ class PostgresLog:
         if found == self.last:
             raise NotStored(f"nothing of {wanted.seq - found.seq} events was stored: {_words(error)}") from error
         self._uncertain = True
-        raise Uncertain(f"what the log holds cannot be told after a failure ({_words(error)}): open it anew") from error
+        raise Uncertain(
+            f"what the log holds cannot be determined after a failure ({_words(error)}): open it again"
+        ) from error
 
 
 def cut_postgres(database: str, first: int) -> Cut:
-    """Cut everything from record ``first`` on off a log that nobody writes to; it is kept in a table beside it."""
+    """Cut off record ``first`` and all after it; they are kept in a second table. No process may write meanwhile."""
     first = whole("first", first, least=1)
-    with _told(), closing(connect(database, read_only=False)) as connection:
+    with _explained(), closing(connect(database, read_only=False)) as connection:
         refuse_format(connection)
         lock(connection, _SECONDS_FOR_LOCK)
         rows = paged(lambda seq: page_of_rows(connection, seq), 0)
@@ -215,7 +217,7 @@ def cut_postgres(database: str, first: int) -> Cut:
                 raise damaged(error.seq, first - 1) from None
         if place.seq < first - 1:
             raise ValueError(f"first must be at most {place.seq + 1}, where the log ends, got {first}")
-        return cut(connection, first, f"a person cut it back to before record {first}")
+        return cut(connection, first, f"an operator cut it back to before record {first}")
 
 
 def _words(error: Exception) -> str:
@@ -224,8 +226,8 @@ def _words(error: Exception) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Failures of the database, in words and without its address, which may hold a password."""
+def _explained() -> Iterator[None]:
+    """Failures of the database as our exceptions, without its address, which may contain a password."""
     try:
         yield
     except BadRecord as error:

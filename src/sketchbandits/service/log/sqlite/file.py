@@ -13,7 +13,7 @@ from sketchbandits.service.log.events import FORMAT, START, Position, Record
 from sketchbandits.service.log.sqlite.pages import PAGE_SIZE
 
 APPLICATION = 0x5342_4C47  # "SBLG", in the file's header
-# How a damaged file shows: SQLite says so, sometimes in words that are themselves made of damaged bytes.
+# A damaged file raises these; the second where SQLite's own message contains damaged bytes.
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 _SECONDS_TO_WAIT = 10.0  # for a lock of SQLite's own, held for moments
 _TABLES = (
@@ -78,8 +78,8 @@ def _make(connection: sqlite3.Connection, records: Iterable[Record]) -> None:
 def insert(connection: sqlite3.Connection, records: list[Record]) -> None:
     """Insert some records by one statement.
 
-    Python lets go of its lock at every step of a statement and, beside a busy thread, waits for it for milliseconds:
-    once a row if each has a statement of its own, once for all of them here.
+    Python releases its global lock at every step of a statement and, while another thread is busy, waits milliseconds
+    to get it back: once per row with one statement per row, only once with a single statement.
     """
     rows = ", ".join(["(?, ?, ?, ?, ?)"] * len(records))
     connection.execute(f"INSERT INTO events ({COLUMNS}) VALUES {rows}", tuple(chain.from_iterable(records)))

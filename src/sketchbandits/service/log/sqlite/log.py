@@ -1,4 +1,4 @@
-"""The log in one SQLite file: nothing to set up, one fsync for a group of events."""
+"""The log in one SQLite file: nothing to set up, one fsync per group of events."""
 
 import fcntl
 import json
@@ -22,8 +22,8 @@ from sketchbandits.service.log.sqlite.file import (
     refuse_bad_end,
     refuse_foreign,
 )
-from sketchbandits.service.log.sqlite.salvage import mend_files, rebuild
-from sketchbandits.service.log.sqlite.wal import beside
+from sketchbandits.service.log.sqlite.salvage import rebuild, repair_files
+from sketchbandits.service.log.sqlite.wal import sibling
 from sketchbandits.validate import whole
 
 _ROWS_A_STATEMENT = 1000  # SQLite allows 32766 values
@@ -44,9 +44,9 @@ class SqliteLog:
             raise ValueError(f"database must be the file of a log, got {str(path)!r}, which is not there")
         self._lock = None if read_only else _locked(path)
         try:
-            with _told(path):
+            with _explained(path):
                 if not read_only:
-                    self.cuts += mend_files(path)
+                    self.cuts += repair_files(path)
                 self._connection, self.last = self._opened()
         except BaseException:
             self._unlock()
@@ -57,7 +57,7 @@ class SqliteLog:
         if self._read_only:
             raise ValueError("events must not be appended to a log that was opened read only")
         if self._uncertain:
-            raise Uncertain("an earlier append left it open what the log holds: open the log anew")
+            raise Uncertain("an earlier append left it undetermined what the log holds: open the log again")
         self._refuse_if_gone()
         records = linked(events, self.last)
         place = records[-1].position if records else self.last
@@ -69,44 +69,44 @@ class SqliteLog:
         return records
 
     def holds(self, position: Position) -> bool:
-        """Whether the log has this place: the record with this number and this checksum."""
+        """Whether the log has a record with this number and this checksum."""
         query = "SELECT chain FROM events WHERE seq = ?"
         try:
             row = self._connection.execute(query, (position.seq,)).fetchone()
         except UNREADABLE as error:
-            self._mend(error)
+            self._repair(error)
             row = self._connection.execute(query, (position.seq,)).fetchone()
         return position == START or row == (position.chain,)
 
     def recover(self, after: Position) -> Iterator[Record]:
-        """The verified records after a place that the log holds; a damaged end is cut off, kept and told in `cuts`."""
+        """The verified records after a place that the log holds; a damaged end is cut off, kept and added to `cuts`."""
         if not self.holds(after):
             raise ValueError(f"after must be a place of the log, which ends at {self.last}, got {after}")
         return self._recovered(after)
 
     def read(self, after: int = 0) -> Iterator[Record]:
-        """The verified records after a number, over a connection of its own that changes nothing."""
+        """The verified records after a number, read over a separate connection that changes nothing."""
         return self._read(whole("after", after, least=0))
 
     def outcomes(self, decisions: Sequence[int]) -> dict[int, tuple[Kind, bytes]]:
-        """What was booked for each of the decisions that has its reward, or the deadline's default."""
-        with _told(self._path):
+        """The reward record, or that of the default at the deadline, of each of these decisions that has one."""
+        with _explained(self._path):
             rows = self._connection.execute(_BY_DECISION, (json.dumps(list(decisions)),)).fetchall()
         return outcomes_of(rows)
 
     def record(self, seq: int) -> Record | None:
         """One verified record."""
-        with _told(self._path):
+        with _explained(self._path):
             row = self._connection.execute(_BY_NUMBER, (seq,)).fetchone()
         return None if row is None else checked(row[:5], row[5])
 
     def close(self) -> None:
-        """Let go of the log; a second call does nothing."""
+        """Close the log; a second call does nothing."""
         self._connection.close()
         self._unlock()
 
     def _opened(self) -> tuple[sqlite3.Connection, Position]:
-        """A connection, and where the log ends; a file that SQLite cannot read is mended first."""
+        """A connection, and where the log ends; a file that SQLite cannot read is repaired first."""
         try:
             return self._connected()
         except (BadRecord, *UNREADABLE) as error:
@@ -120,7 +120,7 @@ class SqliteLog:
         try:
             if not self._read_only:
                 prepare(connection, self._path)
-                # Walks over the whole index, a small part of the file: no broken page of it turns up later.
+                # Reads the whole index, a small part of the file, so that a damaged page of it is found now.
                 connection.execute("SELECT count(*) FROM events WHERE decision IS NOT NULL").fetchone()
                 refuse_bad_end(connection)
             elif not refuse_foreign(connection, self._path):
@@ -131,13 +131,13 @@ class SqliteLog:
             _close_unchanged(connection, self._path)
             raise
 
-    def _mend(self, error: Exception) -> None:
+    def _repair(self, error: Exception) -> None:
         """Put a file of the good records in the place of the damaged one, or raise `LogDamaged`."""
         if self._read_only or not _malformed(error):
             raise LogDamaged(f"{self._path} cannot be read: {error}") from error
         _close_unchanged(self._connection, self._path)
         self.cuts.append(rebuild(self._path, str(error)))
-        with _told(self._path):
+        with _explained(self._path):
             self._connection, self.last = self._connected()
 
     def _recovered(self, after: Position) -> Iterator[Record]:
@@ -149,11 +149,11 @@ class SqliteLog:
                     place = record.position
                 break
             except (BadRecord, *UNREADABLE) as error:
-                self._mend(error)
+                self._repair(error)
         self.last = place
 
     def _read(self, after: int) -> Iterator[Record]:
-        with _told(self._path), closing(connect(self._path, read_only=True)) as view:
+        with _explained(self._path), closing(connect(self._path, read_only=True)) as view:
             refuse_foreign(view, self._path)
             row = view.execute("SELECT chain FROM events WHERE seq = ?", (after,)).fetchone()
             if row is None and after > 0:
@@ -179,7 +179,7 @@ class SqliteLog:
             there = False
         if not there:
             self._uncertain = True
-            raise Uncertain(f"{self._path} is no longer the file that was opened: stop, and look where it went")
+            raise Uncertain(f"{self._path} is no longer the file that was opened: stop, and find out where it went")
 
     def _settle(self, wanted: Position, error: sqlite3.Error) -> None:
         """After a failure: return if the events are stored nevertheless, raise `NotStored` if none of them is."""
@@ -189,14 +189,16 @@ class SqliteLog:
             found = last_place(self._connection)
         except sqlite3.Error:
             found = None
-        # A write that could not be flushed may or may not outlive this process, whatever it looks like now.
+        # A write that could not be flushed may or may not be there after a restart, even if it can be read now.
         unflushed = "FSYNC" in getattr(error, "sqlite_errorname", "")
         if found == wanted and not unflushed:
             return
         if found == self.last and not unflushed:
             raise NotStored(f"{self._path} took nothing of {wanted.seq - self.last.seq} events: {error}") from error
         self._uncertain = True
-        raise Uncertain(f"what {self._path} holds cannot be told after a failure ({error}): open it anew") from error
+        raise Uncertain(
+            f"what {self._path} holds cannot be determined after a failure ({error}): open it again"
+        ) from error
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -205,20 +207,20 @@ class SqliteLog:
 
 
 def cut_sqlite(path: Path, first: int) -> Cut:
-    """Cut everything from record ``first`` on off a log that nobody writes to; the file as it was is kept."""
+    """Cut off record ``first`` and all after it; the file as it was is kept. No process may write meanwhile."""
     first = whole("first", first, least=1)
     if not path.exists():
         raise ValueError(f"database must be the file of a log, got {str(path)!r}, which is not there")
     lock = _locked(path)
     try:
-        return rebuild(path, f"a person cut it back to before record {first}", before=first)
+        return rebuild(path, f"an operator cut it back to before record {first}", before=first)
     finally:
         lock.close()
 
 
 def _locked(path: Path) -> IO[bytes]:
     """The right to write, which the system takes back when the process ends, however it ends."""
-    lock = beside(path, "-lock").open("ab")
+    lock = sibling(path, "-lock").open("ab")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -228,7 +230,7 @@ def _locked(path: Path) -> IO[bytes]:
 
 
 def _malformed(error: Exception) -> bool:
-    """Whether the file is at fault, and not its surroundings."""
+    """Whether the file itself is damaged, as opposed to a full disk or a lock."""
     name = getattr(error, "sqlite_errorname", "")
     return isinstance(error, (BadRecord, UnicodeDecodeError)) or name.startswith(_MALFORMED) or "no such" in str(error)
 
@@ -242,8 +244,8 @@ def _close_unchanged(connection: sqlite3.Connection, path: Path) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Failures of SQLite, in words."""
+def _explained(path: Path) -> Iterator[None]:
+    """Failures of SQLite as our exceptions."""
     try:
         yield
     except BadRecord as error:

@@ -1,7 +1,7 @@
 """Rows straight from the pages of a damaged SQLite file, when SQLite itself finds no way to them.
 
-Every leaf page of a table is looked at, wherever it lies: in the file or in the write-ahead log. A page may be old or
-half written, and rows may turn up twice; only the chain of the records tells which of them count.
+Every leaf page of a table is read, whether it lies in the file or in the write-ahead log. A page may be old or
+half written, and rows may turn up twice; only the chain of checksums decides which of them count.
 
 **Reference.** The SQLite file format, sections 1.6 (b-tree pages), 1.7 (overflow) and 2.1 (records).
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sketchbandits.service.log.chain import Row
-from sketchbandits.service.log.sqlite.wal import Wal, beside, read_wal
+from sketchbandits.service.log.sqlite.wal import Wal, read_wal, sibling
 
 PAGE_SIZE = 4096
 _MAGIC = b"SQLite format 3\0"
@@ -46,7 +46,7 @@ def read_header(database: Path) -> Header:
 
 
 def broken(database: Path, header: Header, wal: Wal) -> str | None:
-    """What can be told to be wrong with the file itself without reading every page."""
+    """What is wrong with the file itself, as far as that shows without reading every page; None if nothing is."""
     if not header.whole:
         return "its first page is damaged"
     held = database.stat().st_size // header.page_size
@@ -66,7 +66,7 @@ class Pages:
         header = read_header(database)
         self._wal = wal = read_wal(database, header.page_size)
         self._file = os.open(database, os.O_RDONLY)
-        log = beside(database, "-wal")
+        log = sibling(database, "-wal")
         self._log = os.open(log, os.O_RDONLY) if log.exists() else None
         self._size, self._usable = header.page_size, header.page_size - header.unused
         self._held = os.fstat(self._file).st_size // self._size
@@ -76,7 +76,7 @@ class Pages:
             self._search(images, above, patience)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for file in (self._file, self._log):
             if file is not None:
                 os.close(file)
@@ -86,7 +86,7 @@ class Pages:
         return sum(seq > above for seq in self._places)
 
     def rows(self, seq: int) -> Iterator[Row]:
-        """Every row that claims this number and can be taken apart, the most trustworthy first."""
+        """Every row that claims this number and can be parsed, the most trustworthy first."""
         for image, cell in self._places.get(seq, ()):
             try:
                 yield self._row(self._page(image), cell)
@@ -120,7 +120,7 @@ class Pages:
         yield [~frame for frame in range(committed, self._wal.reachable) if pages[frame] != 1]
 
     def _page(self, image: int) -> bytes:
-        """The bytes of a page, fewer or none where the disk does not give them."""
+        """The bytes of a page; fewer or none where they cannot be read."""
         try:
             if image >= 0:
                 return os.pread(self._file, self._size, image * self._size)

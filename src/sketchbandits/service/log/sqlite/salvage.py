@@ -20,16 +20,16 @@ from sketchbandits.service.log.sqlite.file import (
     refuse_format,
 )
 from sketchbandits.service.log.sqlite.pages import Pages, broken, read_header
-from sketchbandits.service.log.sqlite.wal import FRAME_HEADER, HEADER, Wal, beside, read_wal
+from sketchbandits.service.log.sqlite.wal import FRAME_HEADER, HEADER, Wal, read_wal, sibling
 
 _FRESH = ".rebuilt"
 _PAGES_OF_PATIENCE = 100
 
 
-def mend_files(database: Path) -> list[Cut]:
-    """Look at the files before SQLite opens them, and mend what it would read wrongly or drop without a word."""
+def repair_files(database: Path) -> list[Cut]:
+    """Inspect the files before SQLite opens them, and repair what it would misread or drop without an error."""
     cuts = _finish(database)
-    if not any(path.exists() and path.stat().st_size for path in (database, beside(database, "-wal"))):
+    if not any(path.exists() and path.stat().st_size for path in (database, sibling(database, "-wal"))):
         return cuts
     database.touch()
     header = read_header(database)
@@ -48,10 +48,10 @@ def mend_files(database: Path) -> list[Cut]:
 def rebuild(database: Path, reason: str, before: int | None = None) -> Cut:
     """Replace a damaged file by one that holds its good records, and keep the damaged one.
 
-    Raises `LogDamaged`, with nothing changed, where good records lie behind bad ones or none is left; ``before`` says
-    that a person wants the records before this one, and no others, whatever lies behind.
+    Raises `LogDamaged`, with nothing changed, where good records lie behind bad ones or none is left; ``before`` means
+    that an operator wants the records before this one and no others, whatever follows.
     """
-    fresh = beside(database, _FRESH)
+    fresh = sibling(database, _FRESH)
     try:
         with closing(_Good(database, before)) as good:
             fill(fresh, good.records())
@@ -62,8 +62,8 @@ def rebuild(database: Path, reason: str, before: int | None = None) -> Cut:
         if not isinstance(error, (sqlite3.Error, OSError)):
             raise
         raise LogDamaged(
-            f"{database} is damaged ({reason}), and its good records could not be written to a new file beside it "
-            f"({error}): nothing was changed; make room there and start again"
+            f"{database} is damaged ({reason}), and its good records could not be written to a new file in its folder "
+            f"({error}): nothing was changed; free some space there and start again"
         ) from error
     _replace(database, Path(cut.kept_in))
     return cut
@@ -90,7 +90,7 @@ class _Good:
         return self._behind().count(self.end.seq)
 
     def judge(self) -> None:
-        """Refuse to cut off good records unasked, to be left with none, or to keep more than is good."""
+        """Refuse to cut off good records without being asked to, and to be left with no record at all."""
         if self._before is not None:
             if self.end.seq < self._before - 1:
                 raise damaged(self.end.seq + 1, self._before - 1)
@@ -105,7 +105,7 @@ class _Good:
             )
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if self._pages is not None:
             self._pages.close()
 
@@ -142,7 +142,7 @@ def _rows_behind(database: Path, last: Position) -> bool:
 
 def _drop_tail(database: Path, wal: Wal, last: Position) -> Cut:
     """Keep aside what SQLite is about to drop: writes that were never finished, or are no longer whole."""
-    path, kept = beside(database, "-wal"), beside(_free_name(database), "-wal")
+    path, kept = sibling(database, "-wal"), sibling(_free_name(database), "-wal")
     data = path.read_bytes() if path.exists() else b""
     if data:
         kept.write_bytes(data[:HEADER] + data[wal.offset(wal.committed) - FRAME_HEADER :])
@@ -154,40 +154,40 @@ def _drop_tail(database: Path, wal: Wal, last: Position) -> Cut:
 def _free_name(database: Path) -> Path:
     """A name that no damaged file has yet."""
     number = 1
-    while any(beside(database, f".damaged-{number}{suffix}").exists() for suffix in ("", "-wal")):
+    while any(sibling(database, f".damaged-{number}{suffix}").exists() for suffix in ("", "-wal")):
         number += 1
-    return beside(database, f".damaged-{number}")
+    return sibling(database, f".damaged-{number}")
 
 
 def _replace(database: Path, kept: Path) -> None:
-    """Put the fresh file in the place of the damaged one; `_finish` does the rest if this is interrupted."""
+    """Put the fresh file in the place of the damaged one; if this is interrupted, `_finish` completes it."""
     flush_folder(database.absolute().parent)
     if database.exists():
         database.rename(kept)
-    if beside(database, "-wal").exists():
-        beside(database, "-wal").rename(beside(kept, "-wal"))
-    beside(database, "-shm").unlink(missing_ok=True)
+    if sibling(database, "-wal").exists():
+        sibling(database, "-wal").rename(sibling(kept, "-wal"))
+    sibling(database, "-shm").unlink(missing_ok=True)
     flush_folder(database.absolute().parent)
-    beside(database, _FRESH).rename(database)
+    sibling(database, _FRESH).rename(database)
     flush_folder(database.absolute().parent)
 
 
 def _finish(database: Path) -> list[Cut]:
-    """End a replacement that was interrupted: the fresh file is whole once the damaged one has been moved."""
-    fresh = beside(database, _FRESH)
+    """Complete a replacement that was interrupted: once the damaged file has been moved, the fresh one is whole."""
+    fresh = sibling(database, _FRESH)
     if not fresh.exists():
         return []
     if database.exists():
         _remove(fresh)
         return []
     moved = database.parent.glob(f"{database.name}.damaged-*[0-9]")
-    kept = max(moved, key=lambda path: int(path.name.rpartition("-")[2]), default=beside(database, ".damaged-1"))
+    kept = max(moved, key=lambda path: int(path.name.rpartition("-")[2]), default=sibling(database, ".damaged-1"))
     _replace(database, kept)
     last = _last_by_sqlite(database) or START
     return [Cut(last.seq + 1, 0, "a repair of a damaged log had been interrupted and was finished", str(kept))]
 
 
 def _remove(fresh: Path) -> None:
-    """Throw away a fresh file that is not needed."""
+    """Delete a fresh file that is not needed."""
     for suffix in ("", "-wal", "-shm"):
-        beside(fresh, suffix).unlink(missing_ok=True)
+        sibling(fresh, suffix).unlink(missing_ok=True)

@@ -1,7 +1,7 @@
 """SQLite's write-ahead log, read before SQLite does.
 
-SQLite drops the part behind the first frame that does not fit, without a word. This tells what it is going to drop: a
-write that never ended, damage, or merely old frames that wait to be overwritten.
+SQLite silently drops the part after the first frame that does not fit. This module says what it is going to drop: an
+unfinished write, damage, or only old frames that wait to be overwritten.
 
 **Reference.** The SQLite file format, section 4 (the write-ahead log) and the layout of its index in shared memory. The
 checksum of a frame is a Fibonacci sequence with the words added in, hence linear: one product for all frames.
@@ -37,8 +37,8 @@ class Wal(NamedTuple):
 
 
 def read_wal(database: Path, page_size: int) -> Wal:
-    """The write-ahead log beside a database, empty if there is none."""
-    path = beside(database, "-wal")
+    """The write-ahead log of a database, empty if there is none."""
+    path = sibling(database, "-wal")
     data = path.read_bytes() if path.exists() else b""
     if len(data) < HEADER:
         promised = _promised(database, None)
@@ -62,8 +62,8 @@ def read_wal(database: Path, page_size: int) -> Wal:
     return Wal(page_size, frames[:, 0].tolist(), committed, _last(ends & good), size, promised, fault)
 
 
-def beside(database: Path, suffix: str) -> Path:
-    """A file that belongs to the database by its name."""
+def sibling(database: Path, suffix: str) -> Path:
+    """The file in the database's folder whose name is that of the database with a suffix."""
     return database.with_name(database.name + suffix)
 
 
@@ -131,7 +131,7 @@ def _torn(data: bytes, frames: NDArray[Any], own: NDArray[np.bool_], committed: 
 
 def _promised(database: Path, salts: bytes | None) -> int:
     """How many frames were committed when the last process died: SQLite notes it once they are on disk."""
-    path = beside(database, "-shm")
+    path = sibling(database, "-shm")
     if not path.exists():
         return 0
     with path.open("rb") as file:
