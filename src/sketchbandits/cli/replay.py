@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from sketchbandits import validate
+from sketchbandits import offline, validate
 from sketchbandits.cli.flags import bad_values_refused, flag, whole
 from sketchbandits.cli.state import database_of, verified_records
-from sketchbandits import offline
 from sketchbandits.policies.registry import PolicySpec
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.log.decisions import read_bandit
