@@ -39,11 +39,11 @@ def run(*arguments: object, cwd: Path | None = None) -> Finished:
     return Finished(code, stdout.getvalue(), stderr.getvalue())
 
 
-def run_in_child(*arguments: object, cwd: Path | None = None, **options: object) -> Finished:
+def run_in_child(*arguments: object, **options: object) -> Finished:
     """The command in a process of its own, as users start it."""
     full = [sys.executable, "-m", "sketchbandits", *map(str, arguments)]
     done = subprocess.run(
-        full, cwd=cwd, env=ENV, capture_output=True, text=True, encoding="utf-8", timeout=300, **options
+        full, capture_output=True, text=True, encoding="utf-8", timeout=300, **{"env": ENV, **options}
     )
     return Finished(done.returncode, done.stdout, done.stderr)
 

@@ -49,7 +49,7 @@ def precompile(names: Iterable[str] = (), show: Show = lambda what, share: None)
             use_everything(POLICIES[name].policy)
     functions = [e.data["dispatcher"].py_func for _, e in recorder.buffer if e.is_start]
     compiled = sorted(f"{function.__module__}.{function.__qualname__}" for function in functions)
-    return Kernels(tuple(compiled), _found_in_cache() - before, _cache_folders())
+    return Kernels(tuple(compiled), _found_in_cache() - before, cache_folders())
 
 
 def use_everything(policy: Callable[..., Policy]) -> None:
@@ -149,5 +149,6 @@ def _found_in_cache() -> int:
     return sum(sum(kernel.stats.cache_hits.values()) for kernel in _kernels())
 
 
-def _cache_folders() -> tuple[Path, ...]:
+def cache_folders() -> tuple[Path, ...]:
+    """Where the cache is: none where Numba found no folder that can be written to."""
     return tuple(sorted({Path(kernel.stats.cache_path) for kernel in _kernels() if kernel.stats.cache_path}))

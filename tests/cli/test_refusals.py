@@ -52,12 +52,13 @@ def test_what_else_can_happen_while_playing_is_one_line(monkeypatch, tmp_path, e
     [
         ("theta_norm must be a number > 0, got 0", "--theta-norm must be a number > 0, got 0"),
         ("arms must be finite numbers, got nan", "ARMS must be finite numbers, got nan"),
+        ("policies must be some of oful, got 'x'", "--policy must be some of oful, got 'x'"),
         ("STATE must be a folder, got 'x'", "STATE must be a folder, got 'x'"),
         ("bandit 'a' must keep its rules, got others", "bandit 'a' must keep its rules, got others"),
     ],
 )
 def test_a_refusal_names_the_flag_or_the_argument(capsys, message, line):
-    with pytest.raises(SystemExit) as end, flags.bad_values_refused(argument="arms"):
+    with pytest.raises(SystemExit) as end, flags.bad_values_refused(arms="ARMS", policies="--policy"):
         raise ValueError(message)
     assert end.value.code == terminal.BAD_INPUT
     assert capsys.readouterr().err == f"{line}\n"

@@ -30,12 +30,11 @@ POLICY_NAMES = f"Some of {', '.join(POLICIES)}, or all; name:option=value gives 
 
 
 @contextlib.contextmanager
-def bad_values_refused(argument: str = "", **flags: str) -> Iterator[None]:
+def bad_values_refused(**names: str) -> Iterator[None]:
     """Around the checks of a command's values: what they refuse ends the command with one line that names the flag.
 
-    Only a sentence of the form "NAME must ..." is a refusal, with NAME the name of a flag or of the ``argument``. Any
-    other `ValueError` is an error in the library and keeps its traceback. ``flags`` maps a NAME to the flag that gives
-    it, where these differ.
+    Only a sentence of the form "name must ..." is a refusal. Any other `ValueError` is an error in the library and
+    keeps its traceback. ``names`` says how a name is spelled on the command line where that is not ``--name``.
     """
     try:
         yield
@@ -45,9 +44,8 @@ def bad_values_refused(argument: str = "", **flags: str) -> Iterator[None]:
             raise
         name, rest = found[1], str(error)[len(found[1]) :]
         is_flag = found[2] is None and not name.isupper()
-        flag_name = flags.get(name, name).replace("_", "-")
-        shown = name.upper() if name == argument else f"--{flag_name}" if is_flag else name
-        terminal.stop(terminal.BAD_INPUT, shown + rest)
+        usual = f"--{name.replace('_', '-')}" if is_flag else name
+        terminal.stop(terminal.BAD_INPUT, names.get(name, usual) + rest)
     except MemoryError as error:
         terminal.stop(terminal.BAD_INPUT, f"arms and policies must fit into memory: {str(error) or 'they do not'}")
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from sketchbandits import __version__
-from sketchbandits.cli import beyond, inspect, keys, log, replay, reproduce, serve, simulate, terminal
+from sketchbandits.cli import beyond, inspect, keys, log, precompile, replay, reproduce, serve, simulate, terminal
 
 INTERRUPTED = "interrupted"
 
@@ -25,6 +25,7 @@ app.command("serve")(serve.command)
 app.add_typer(keys.app, name="keys")
 app.command("log")(log.command)
 app.command("replay")(replay.command)
+app.command("precompile")(precompile.command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -25,7 +25,7 @@ def command(
     Only a log with exploration permits it: see `serve --exploration`.
     """
     database = database_of(state)
-    with bad_values_refused(policies="policy"):
+    with bad_values_refused(policies="--policy"):
         validate.option("estimator", estimator, ("replay", "ips"))
         spec = PolicySpec.parse(policy)
         config = BanditConfig(policy=spec.name, options=dict(spec.options), seed=whole(seed))

@@ -50,7 +50,7 @@ def command(
     rules = {"exploration": number(exploration), "default_reward": number(default_reward), "seed": whole(seed)}
     rules["deadline"] = None if deadline is None else number(deadline)
     rules["pending"] = None if pending is None else whole(pending)
-    with bad_values_refused(policies="policy"):
+    with bad_values_refused(policies="--policy"):
         spec = PolicySpec.parse(policy)
         config = BanditConfig(policy=spec.name, options=dict(spec.options), **rules)
         wanted: tuple[CreateBandit, ...] = ()

@@ -1,0 +1,88 @@
+"""`sketchbandits precompile`: a later process compiles nothing, and a cache that cannot be written is named."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import run, run_in_child
+from conftest import JIT
+
+from sketchbandits import precompile as library
+from sketchbandits.cli import precompile
+from sketchbandits.policies.registry import POLICIES
+
+compiled = pytest.mark.skipif(not JIT, reason="nothing is compiled")
+FOUND = library.Kernels(("a.b", "c.d"), 5, (Path("x"),))
+
+
+@pytest.fixture
+def quick(monkeypatch, tmp_path):
+    """No compiler: the names that it was asked for."""
+    asked = []
+
+    def fake(names, show):
+        asked.append(names)
+        show("CS-LB", 0.0)
+        return FOUND
+
+    monkeypatch.setattr(precompile, "precompile", fake)
+    monkeypatch.setattr(precompile, "cache_folders", lambda: (tmp_path / "one", tmp_path / "two"))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    return asked
+
+
+def test_it_says_what_was_compiled_and_where_it_is(quick, tmp_path):
+    done = run("precompile")
+    assert done == (0, f"compiled 2 kernels, found 5 in the cache\n{tmp_path}\n", "compiling: CS-LB ...\n")
+    assert run("precompile", "CS-LB", "oful").returncode == 0
+    assert quick == [[], ["cslb", "oful"]]
+
+
+def test_an_unknown_policy_is_refused(quick):
+    refused = run("precompile", "greedy")
+    assert (refused.returncode, refused.stdout) == (2, "") and quick == []
+    assert refused.stderr.startswith("POLICY must be some of cslb, oful,")
+
+
+def test_a_cache_that_cannot_be_written_is_named(quick, monkeypatch, tmp_path):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "/elsewhere")
+    refused = run("precompile")
+    expected = (
+        f"must be a folder that can be written to, got '/elsewhere': kernels would be kept in '{tmp_path}' instead"
+    )
+    assert (refused.returncode, refused.stderr) == (1, f"NUMBA_CACHE_DIR {expected}\n")
+    monkeypatch.setattr(precompile, "cache_folders", tuple)
+    refused = run("precompile")
+    assert refused.returncode == 1 and refused.stderr.endswith("nothing that is compiled would be kept\n")
+    assert quick == []
+
+
+@pytest.mark.parametrize(("error", "code"), [(KeyboardInterrupt(), 130), (OSError(28, "No space left on device"), 1)])
+def test_an_interrupt_and_a_full_disk_are_one_line(quick, monkeypatch, error, code):
+    def fail(names, show):
+        raise error
+
+    monkeypatch.setattr(precompile, "precompile", fail)
+    done = run("precompile")
+    assert (done.returncode, done.stdout) == (code, "") and done.stderr.count("\n") == 1
+
+
+def test_unknown_names_are_refused_in_python_too():
+    with pytest.raises(ValueError, match=r"policies must be some of cslb, .*, got 'CSLB'"):
+        library.precompile(["CSLB"])
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_policy_can_be_used_up(name):
+    library.use_everything(POLICIES[name].policy)
+
+
+@compiled
+@pytest.mark.skipif(sys.platform == "win32", reason="the variable is read at start")
+def test_a_second_process_finds_everything(monkeypatch, tmp_path):
+    monkeypatch.setitem(os.environ, "NUMBA_CACHE_DIR", str(tmp_path))
+    first, second = (run_in_child("precompile", "ucb1", env={**os.environ}) for _ in range(2))
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    assert not first.stdout.startswith("compiled 0 kernels")
+    assert second.stdout.startswith("compiled 0 kernels, found ") and second.stdout.endswith(f"{tmp_path}\n")
