@@ -60,6 +60,7 @@ def use_everything(policy: Callable[..., Policy]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for each in built:
             _use(each, env, Path(folder) / "state.npz")
+        _use_contextual(policy, Path(folder) / "state.npz")
     both = {str(i): each for i, each in enumerate(built)}
     simulate(env, both, rounds=50, runs=2, progress=False)
     simulate(env, both, rounds=30, batch=2, delay=fixed_delay(3), progress=False)
@@ -67,7 +68,6 @@ def use_everything(policy: Callable[..., Policy]) -> None:
         for make in (Partition.first_fit, Partition.subspaces):
             for precision in (np.float64, np.float32):
                 make(arms.astype(precision), sketch_size=3, progress=False)
-    _use_contextual(policy)
 
 
 def variants(policy: Callable[..., Policy]) -> list[dict[str, Any]]:
@@ -91,6 +91,7 @@ def _use(policy: Any, env: LinearEnvironment, path: Path) -> None:
     for _ in range(30):  # long enough for sketches to fill and for refits
         policy.update(policy.select(), 0.5)
     policy.bounds()
+    policy.estimates()
     policy.select(available=[0, 1], pending=[2])
     policy.select_many(3, pending=[0, 1])
     policy.save(path)
@@ -120,7 +121,7 @@ def _change_arms(policy: Any, env: LinearEnvironment) -> None:
     policy.bounds()
 
 
-def _use_contextual(policy: Callable[..., Policy]) -> None:
+def _use_contextual(policy: Any, path: Path) -> None:
     make = getattr(policy, "contextual", None)
     if make is None:
         return
@@ -131,7 +132,11 @@ def _use_contextual(policy: Callable[..., Policy]) -> None:
         built.update(contexts[built.select(contexts)], 0.5)
     built.update_many(contexts, np.zeros(5))
     built.bounds(contexts)
-    built.copy().update(contexts[0], 0.5)
+    built.estimates(contexts)
+    built.save(path)
+    loaded = policy.load(path)
+    loaded.update(contexts[loaded.select(contexts)], 0.5)
+    loaded.copy().update(contexts[0], 0.5)
 
 
 def _constant_radius(samples: int, logdet: float) -> float:

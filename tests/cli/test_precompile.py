@@ -73,7 +73,8 @@ def test_unknown_names_are_refused_in_python_too():
         library.precompile(["CSLB"])
 
 
-@pytest.mark.parametrize("name", POLICIES)
+# Compiling every variant takes minutes, so that only plain Python goes through them all.
+@pytest.mark.parametrize("name", ("ucb1", "oful") if JIT else POLICIES)
 def test_every_policy_can_be_used_up(name):
     library.use_everything(POLICIES[name].policy)
 
