@@ -1,4 +1,4 @@
-"""Arms of a user's own: one row an arm, from a ``.npy``, ``.csv`` or ``.parquet`` file."""
+"""A user's own arms, one per row, from a ``.npy``, ``.csv`` or ``.parquet`` file."""
 
 import csv
 import io
@@ -41,7 +41,8 @@ class ArmFile:
 def read_arms(path: str | Path, *, id_column: str | None = None, features: Sequence[str] | None = None) -> ArmFile:
     """Read arms, taking the columns ``features`` in the order given, or every column but ``id_column``.
 
-    A ``.csv`` file is separated by commas, semicolons or tabs; it has no header if all of its first row are numbers.
+    A ``.csv`` file is separated by commas, semicolons or tabs; it has no header if its first row holds only numbers.
+    Booleans count as 1 and 0, in a ``.csv`` file a column of nothing but true and false.
     Columns without a name are called ``"0"``, ``"1"``, ..., and so are rows without an id.
     """
     path, ids, names = Path(path), None, None
@@ -85,7 +86,7 @@ def read_npy(path: Path) -> NDArray[Any] | None:
 
 def _table(path: Path, id_column: str | None, features: Sequence[str] | None) -> tuple[Any, Any, Any]:
     """Values, ids if there are any, and the names of the columns."""
-    import polars  # here and not above: a tenth of a second that a .npy file need not wait
+    import polars  # only for tables: loading it takes a tenth of a second
 
     try:
         with path.open("rb"):  # polars would take a folder for one table in many files
@@ -168,19 +169,29 @@ def _ids(column: "polars.Series", note: str) -> tuple[str, ...]:
 
 
 def _numbers(column: "polars.Series", note: str, *, text: bool, chosen: bool) -> "polars.Series":
-    """One column in float64; text, truth values and missing values are refused."""
+    """One column in float64, booleans as 0 and 1; text, other types and missing values are refused."""
     who, advice = ("features", "") if chosen else ("arms", ": name that column with id_column or choose features")
-    if not (text or column.dtype.is_numeric() or str(column.dtype) == "Null"):
-        raise ValueError(f"{who} must be columns of numbers, got column {column.name!r} of type {column.dtype}{advice}")
-    numbers = column.cast(float, strict=False)
+    kind = "" if text else f" of type {column.dtype}"
+    if not (text or column.dtype.is_numeric() or str(column.dtype) in ("Boolean", "Null")):
+        rule = "columns of numbers or booleans"
+        raise ValueError(f"{who} must be {rule}, got column {column.name!r}{kind}{advice}")
+    numbers = _booleans(column) if text else column.cast(float, strict=False)
     odd = (numbers.is_null() & column.is_not_null()).arg_true()
     if len(odd):
         found = f"{column[odd[0]][:40]!r} in column {column.name!r}, row {odd[0] + 1} ({note})"
         raise ValueError(f"{who} must be columns of numbers, got {found}{advice}")
     if numbers.has_nulls():
-        row = numbers.is_null().arg_true()[0] + 1
-        raise ValueError(f"arms must be finite numbers, got no value in column {column.name!r}, row {row} ({note})")
+        place = f"column {column.name!r}{kind}, row {numbers.is_null().arg_true()[0] + 1} ({note})"
+        raise ValueError(f"arms must be finite numbers, got no value in {place}")
     return numbers
+
+
+def _booleans(column: "polars.Series") -> "polars.Series":
+    """Texts as numbers; a column of nothing but true and false, in any case, as 1 and 0."""
+    words = column.str.to_lowercase()
+    if column.is_not_null().any() and words.drop_nulls().is_in(["true", "false"]).all():
+        return (words == "true").cast(float)
+    return column.cast(float, strict=False)
 
 
 def _check_finite(values: NDArray[Any], names: Sequence[str], note: str) -> None:

@@ -433,7 +433,7 @@ def test_csv_columns_of_one_name(write):
 
 @pytest.mark.parametrize("cell", ["abc", "true", "False", "1_000", "1,5", "0x10", "2026-01-02", "NA", "1 2", "-"])
 def test_csv_text(write, cell):
-    path = write("arms.csv", f"a;b\n1;2\n;4\n{cell};5\n")
+    path = write("arms.csv", f"a;b\n1;2\n;4\n{cell};5\n")  # a boolean among numbers is text as well
     found = f"{cell!r} in column 'a', row 3 {HEADER}"
     assert refused(path) == f"arms must be columns of numbers, got {found}{ADVICE}"
     assert refused(path, features=["b", "a"]) == f"features must be columns of numbers, got {found}"
@@ -450,7 +450,6 @@ def test_csv_text_in_a_file_without_a_header_and_long_text(write):
     ("cells", "kind"),
     [
         (["1", "2", None], "String"),
-        ([True, False, True], "Boolean"),
         ([date(2026, 1, 2)] * 3, "Date"),
         ([[1.0], [2.0], [3.0]], "List(Float64)"),
         ([b"1", b"2", b"3"], "Binary"),
@@ -460,9 +459,35 @@ def test_csv_text_in_a_file_without_a_header_and_long_text(write):
 def test_parquet_columns_that_are_not_numbers(write, cells, kind):
     path = write("arms.parquet", polars.DataFrame({"a": [1.0, 2.0, 3.0], "odd": cells}))
     found = f"column 'odd' of type {kind}"
-    assert refused(path) == f"arms must be columns of numbers, got {found}{ADVICE}"
-    assert refused(path, features=["odd"]) == f"features must be columns of numbers, got {found}"
+    assert refused(path) == f"arms must be columns of numbers or booleans, got {found}{ADVICE}"
+    assert refused(path, features=["odd"]) == f"features must be columns of numbers or booleans, got {found}"
     assert read_arms(path, features=["a"]).arms.shape == (3, 1)
+
+
+# --- booleans ---
+
+
+def test_booleans_are_one_and_zero(write):
+    expected = [[1.0, 2.0], [0.0, 3.0]]
+    table = polars.DataFrame({"a": [True, False], "b": [2, 3]})
+    assert read_arms(write("arms.parquet", table)).arms.tolist() == expected
+    for text in ("a,b\ntrue,2\nfalse,3\n", "a,b\nTrue,2\nFALSE,3\n"):
+        assert read_arms(write("arms.csv", text)).arms.tolist() == expected
+    missing = f"arms must be finite numbers, got no value in column 'a', row 2 {HEADER}"
+    assert refused(write("arms.csv", "a,b\ntrue,2\n,3\n")) == missing
+
+
+def test_an_array_of_booleans(tmp_path):
+    np.save(tmp_path / "arms.npy", np.array([[True, False], [False, True]]))
+    file = read_arms(tmp_path / "arms.npy")
+    assert file.arms.tolist() == [[1.0, 0.0], [0.0, 1.0]] and file.arms.dtype == np.float64
+
+
+def test_integers_that_may_be_missing_and_are_not(write):
+    table = polars.DataFrame(
+        {"a": polars.Series([1, 2], dtype=polars.Int64), "b": polars.Series([3, 4], dtype=polars.UInt8)}
+    )
+    assert read_arms(write("arms.parquet", table)).arms.tolist() == [[1.0, 3.0], [2.0, 4.0]]
 
 
 # --- values that are refused ---
@@ -486,16 +511,20 @@ def test_csv_rows_that_are_short_or_blank(write):
     assert refused(write("arms.csv", "a,b\n1,\n2,\n3,\n")) == message
 
 
-@pytest.mark.parametrize("holes", [[1.0, None, None], polars.Series([3, None, 4]), polars.Series([2.5, None, 1])])
-def test_parquet_cells_without_a_value(write, holes):
-    path = write("arms.parquet", polars.DataFrame({"a": [1, 2, 3], "b": holes}, strict=False))
-    assert refused(path) == f"arms must be finite numbers, got no value in column 'b', row 2 {ROWS}"
+@pytest.mark.parametrize(
+    ("holes", "kind"),
+    [([1.0, None, None], "Float64"), ([3, None, 4], "Int64"), ([2.5, None, 1.0], "Float64"), ([True, None], "Boolean")],
+)
+def test_parquet_cells_without_a_value(write, holes, kind):
+    path = write("arms.parquet", polars.DataFrame({"a": range(len(holes)), "b": holes}))
+    place = f"column 'b' of type {kind}, row 2 {ROWS}"
+    assert refused(path) == f"arms must be finite numbers, got no value in {place}"
 
 
 @pytest.mark.parametrize("dtype", [polars.Null, polars.Int8, polars.Float64])
 def test_parquet_columns_without_any_value(write, dtype):
     path = write("arms.parquet", polars.DataFrame({"a": [1, 2], "b": polars.Series([None, None], dtype=dtype)}))
-    assert refused(path) == f"arms must be finite numbers, got no value in column 'b', row 1 {ROWS}"
+    assert refused(path) == f"arms must be finite numbers, got no value in column 'b' of type {dtype}, row 1 {ROWS}"
 
 
 @pytest.mark.parametrize(
