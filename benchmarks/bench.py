@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sketchbandits.cli import terminal
+from sketchbandits.progress import stages
 from suite.run import BenchPlan, carry_out
 from suite.show import show
 from suite.workloads import WORKLOADS
@@ -41,7 +42,7 @@ def main(given: Sequence[str] | None = None) -> None:
     except ValueError as error:
         parser.error(str(error))
     try:
-        with terminal.progress() as watch, terminal.disk_errors_refused(options.out):
+        with stages() as watch, terminal.disk_errors_refused(options.out):
             options.out.mkdir(parents=True, exist_ok=True)
             reports = carry_out(plan, options.out, watch, fresh=options.fresh)
         show(reports, options.out)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sketchbandits import validate
-from sketchbandits.lab.experiments.pool import Watch
 from sketchbandits.lab.journal import Journal
 from sketchbandits.lab.outputs import render, write_together
+from sketchbandits.progress import Watch
 from suite.journal import key_of, measured
 from suite.machine import machine
 from suite.workload import Measured, Point, Session, Summary, Workload

@@ -1,10 +1,16 @@
-"""The one progress bar, so that every long call of the library looks alike; rich is loaded only once a bar opens."""
+"""The one progress meter, so that every long call and command shows alike; rich is loaded only once a bar opens."""
 
+import contextlib
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self
+
+STEPS = 4  # lines per stage where there is no terminal to redraw
+
+# Called with the stage, what is being done, and the share of the stage that is done; a stage begins with a share of 0.
+Watch = Callable[[str, str, float], None]
 
 
 class Bar:
@@ -59,3 +65,29 @@ class Bar:
 
 def _owns_a_terminal() -> bool:
     return sys.stderr.isatty() and multiprocessing.parent_process() is None
+
+
+@contextlib.contextmanager
+def stages() -> Iterator[Watch]:
+    """The progress of a command: one bar with the time left on a terminal, elsewhere a few lines on stderr."""
+    if not sys.stderr.isatty():
+        yield _Lines()
+        return
+    with Bar(True, delay=0.0) as bar:
+        bar.show(0.0, "starting")
+        yield lambda stage, what, share: bar.show(share, f"{stage}: {what}")
+
+
+class _Lines:
+    """A line when a stage begins and at every quarter."""
+
+    def __init__(self) -> None:
+        self.stage, self.step = "", 0
+
+    def __call__(self, stage: str, what: str, share: float) -> None:
+        step = int(share * STEPS)
+        if stage != self.stage or (step > self.step and step < STEPS):
+            shown = f" ({share:.0%})" if share > 0.0 else ""
+            sys.stderr.write(f"{stage}: {what}{shown} ...\n")
+            sys.stderr.flush()
+        self.stage, self.step = stage, step

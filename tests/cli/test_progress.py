@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from sketchbandits.cli import terminal
-from sketchbandits.progress import Bar
+from sketchbandits.progress import Bar, stages
 
 
 class Terminal(io.StringIO):
@@ -113,7 +112,7 @@ def test_a_share_of_nothing_starts_the_clock_again(terminal_there):
 
 def test_the_command_line_draws_the_same_bar_at_once(terminal_there):
     screen = terminal_there()
-    with terminal.progress() as watch:
+    with stages() as watch:
         assert Bar._shown.display.tasks[0].description == "starting"
         watch("playing", "3 of 4 runs", 0.75)
         (task,) = Bar._shown.display.tasks
@@ -123,7 +122,7 @@ def test_the_command_line_draws_the_same_bar_at_once(terminal_there):
 
 def test_a_bar_that_does_not_open_loads_no_rich():
     code = (
-        "import sys; from sketchbandits.progress import Bar\n"
+        "import sys; from sketchbandits.progress import Bar, stages\n"
         "with Bar(True) as bar: bar.show(0.5, 'quick')\n"
         "print('rich' in sys.modules)"
     )

@@ -19,6 +19,7 @@ from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.claims import Claim, judge
 from sketchbandits.lab.paper.reproduce import PaperPlan
 from sketchbandits.lab.report.result_files import table_files
+from sketchbandits.progress import stages
 
 JOURNAL = "runs.jsonl"
 INTERRUPTED = "interrupted: finished runs are kept, the same command continues from there"
@@ -60,7 +61,7 @@ def played(plan: Plan, out: str, jobs: str | None) -> Iterator[tuple[Path, Any]]
         processes = usable_cores() if jobs is None else validate.whole("jobs", whole(jobs), most=1024)
     try:
         folder = terminal.output_folder(out)
-        with terminal.progress() as watch, terminal.disk_errors_refused(folder):
+        with stages() as watch, terminal.disk_errors_refused(folder):
             outcomes = play_all(plan.tasks(), RunJournal(folder / JOURNAL), jobs=processes, watch=watch)
             watch(WRITING, "figures, tables, report", 1.0)
             yield folder, plan.study(outcomes)

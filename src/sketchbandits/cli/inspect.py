@@ -23,6 +23,7 @@ from sketchbandits.lab import outputs
 from sketchbandits.lab.advice import advise
 from sketchbandits.lab.advice.report import advice_files
 from sketchbandits.lab.paper import setting as paper
+from sketchbandits.progress import stages
 
 
 def command(
@@ -48,7 +49,7 @@ def command(
     options |= {"rounds": whole(rounds), "seed": whole(seed)}
     options |= {} if sketch_sizes is None else {"sketch_sizes": wholes(sketch_sizes)}
     try:
-        with bad_values_refused(arms="ARMS"), terminal.progress() as watch:
+        with bad_values_refused(arms="ARMS"), stages() as watch:
             with terminal.unreadable_files_refused():
                 table = read_arms(arms, id_column=id_column, features=columns(features))
             options |= {"features": table.features, "ids": table.ids}

@@ -10,6 +10,7 @@ from sketchbandits.cli import terminal
 from sketchbandits.cli.flags import bad_values_refused
 from sketchbandits.policies.registry import POLICIES, PolicySpec
 from sketchbandits.precompile import cache_folders, precompile
+from sketchbandits.progress import stages
 
 VARIABLE = "NUMBA_CACHE_DIR"
 
@@ -28,7 +29,7 @@ def command(
         names = [PolicySpec.parse(text).name for text in policies or ()]
     folder = _cache_folder()
     try:
-        with terminal.progress() as watch:
+        with stages() as watch:
             found = precompile(names, lambda what, share: watch("compiling", what, share))
     except KeyboardInterrupt:
         terminal.stop(terminal.INTERRUPTED, "interrupted: kernels compiled so far are kept")

@@ -12,6 +12,7 @@ from sketchbandits.cli import terminal
 from sketchbandits.cli.flags import FEATURES, ID_COLUMN, bad_values_refused, columns, flag, number, whole
 from sketchbandits.cli.state import DEFAULT, STATE, record_progress, state_folder
 from sketchbandits.policies.registry import PolicySpec
+from sketchbandits.progress import stages
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.log import LogDamaged, LogInUse, Uncertain
 
@@ -92,7 +93,7 @@ def _serve(settings: Any, host: str, port: int) -> None:
 
     with contextlib.ExitStack() as starting:
         starting.enter_context(bad_values_refused())  # the log is checked against the flags until `ready`
-        watch = starting.enter_context(terminal.progress())
+        watch = starting.enter_context(stages())
         try:
             server.serve(settings, bound, ready, record_progress(watch, "recovering"))
         except (LogDamaged, LogInUse, Uncertain, OSError) as error:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sketchbandits.cli import terminal
 from sketchbandits.cli.flags import bad_values_refused, flag
-from sketchbandits.lab.experiments.pool import Watch
+from sketchbandits.progress import Watch, stages
 from sketchbandits.service.folder import LOG_FILE
 from sketchbandits.service.log import LogDamaged, open_log
 from sketchbandits.service.log.progress import with_progress
@@ -32,7 +32,7 @@ def verified_records(database: str) -> Iterator[Any]:
     try:
         with (
             bad_values_refused(),
-            terminal.progress() as watch,
+            stages() as watch,
             contextlib.closing(open_log(database, read_only=True)) as log,
         ):
             yield with_progress(log.read(), log.last.seq, record_progress(watch, "reading"))

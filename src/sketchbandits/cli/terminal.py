@@ -1,4 +1,4 @@
-"""What every command shares: exit codes, one line for what goes wrong, progress, tables of 80 columns."""
+"""What every command shares: exit codes, one line for what goes wrong, tables of 80 columns."""
 
 import contextlib
 import sys
@@ -7,12 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from sketchbandits.lab.experiments.pool import Watch
-from sketchbandits.progress import Bar
-
 WIDTH = 80
 IO_ERROR, BAD_INPUT, INTERRUPTED = 1, 2, 130
-STEPS = 4  # lines of progress where there is no terminal to redraw
 
 
 def stop(code: int, message: str) -> NoReturn:
@@ -50,32 +46,6 @@ def output_folder(out: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
     return folder
-
-
-@contextlib.contextmanager
-def progress() -> Iterator[Watch]:
-    """One bar with the time left on a terminal; elsewhere a few lines."""
-    if not sys.stderr.isatty():
-        yield _Lines()
-        return
-    with Bar(True, delay=0.0) as bar:
-        bar.show(0.0, "starting")
-        # Compiling and playing have their own clocks: a stage begins with a share of 0.
-        yield lambda stage, what, share: bar.show(share, f"{stage}: {what}")
-
-
-class _Lines:
-    """A line when a stage begins and at every quarter."""
-
-    def __init__(self) -> None:
-        self.stage, self.step = "", 0
-
-    def __call__(self, stage: str, what: str, share: float) -> None:
-        step = int(share * STEPS)
-        if stage != self.stage or (step > self.step and step < STEPS):
-            shown = f" ({share:.0%})" if share > 0.0 else ""
-            print(f"{stage}: {what}{shown} ...", file=sys.stderr, flush=True)
-        self.stage, self.step = stage, step
 
 
 def print_table(

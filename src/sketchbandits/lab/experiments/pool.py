@@ -21,14 +21,12 @@ from joblib.externals import loky
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.lab.experiments.run_journal import RunJournal
 from sketchbandits.lab.experiments.tasks import Outcome, Task
+from sketchbandits.progress import Watch
 
 PREPARING, PLAYING, TIMING = "preparing, kernels compile once", "playing", "timing one by one"
 WRITING = "writing"
 REHEARSAL = 256  # rounds
 INTERVAL = 0.2  # seconds between two reports of progress
-
-# Called with the stage, what is being done, and the share of the stage that is done.
-Watch = Callable[[str, str, float], None]
 
 
 def usable_cores() -> int:
