@@ -2,7 +2,7 @@
 
 import { setText } from "./elements.js";
 import { NONE, count, decimal } from "./numbers.js";
-import { Table, bar, numberColumn, stretch, textColumn } from "./table.js";
+import { Table, barColumn, numberColumn, textColumn } from "./table.js";
 
 const PAGE = 25;
 const TYPING = 250; // milliseconds without a key before a search is sent
@@ -21,12 +21,12 @@ function intervalText(arm) {
   return `${decimal(ends[0])} to ${decimal(ends[1])}`;
 }
 
-/** Where an interval lies between the least and the largest end of all intervals of the page, from 0 to 1. */
+/** Where an interval lies between the least and the largest end of all intervals of the page, from 0 to 1; null without one. */
 function scaleOf(arms) {
   const ends = arms.map(interval).filter((each) => each !== null).flat();
   const low = Math.min(...ends);
   const width = Math.max(...ends) - low || 1;
-  return (arm) => (interval(arm) ?? [low, low]).map((end) => (end - low) / width);
+  return (arm) => interval(arm)?.map((end) => (end - low) / width) ?? null;
 }
 
 function showActivity(cell, arm) {
@@ -42,7 +42,7 @@ export class Arms {
   #sort = "estimate";
   #offset = 0;
   #total = 0;
-  #scale = () => [0, 0];
+  #scale = () => null;
 
   /** `changed()` is called when another page, order or search is wanted: `query` says which. */
   constructor(section, changed) {
@@ -86,18 +86,12 @@ export class Arms {
   }
 
   #columns() {
-    const showInterval = (cell, arm) => {
-      if (!cell.firstChild) cell.append(bar());
-      cell.firstChild.classList.toggle("untried", interval(arm) === null);
-      stretch(cell.firstChild, ...this.#scale(arm));
-    };
     return [
       textColumn((arm) => arm.id, "id"),
       numberColumn((arm) => count(arm.pulls)),
       numberColumn((arm) => decimal(arm.mean)),
       numberColumn((arm) => decimal(arm.estimate)),
-      numberColumn(intervalText),
-      { name: "interval", show: showInterval },
+      barColumn(intervalText, (arm) => this.#scale(arm), "interval"),
       numberColumn((arm) => count(arm.pending)),
       { name: "activity", show: showActivity },
     ];

@@ -22,7 +22,7 @@ export class Clusters {
     ]);
   }
 
-  /** `clusters` as the policy tells them: null where it has none. */
+  /** `clusters` as the service describes them, null where the policy has none. */
   show(clusters) {
     const find = (name) => this.#section.querySelector(name);
     find(".nothing").hidden = clusters !== null;

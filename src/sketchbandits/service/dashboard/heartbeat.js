@@ -1,4 +1,4 @@
-/** Runs one task again and again while the page can be seen, never two at once. */
+/** Runs one task again and again while the page is visible, never two at the same time. */
 
 export class Heartbeat {
   #task;
@@ -7,7 +7,7 @@ export class Heartbeat {
   #running = new AbortController();
   #resting = false;
 
-  /** `task(signal)` is called at once by `beat`, then `pause` milliseconds after each end. */
+  /** `task(signal)` is called immediately by `beat`, then `pause` milliseconds after each end. */
   constructor(task, pause) {
     this.#task = task;
     this.#pause = pause;

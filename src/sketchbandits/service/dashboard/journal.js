@@ -1,4 +1,4 @@
-/** The log behind the service, what the policy was told, and a warning where records had to be cut. */
+/** Facts about the log and the policy's settings, and a warning where records had to be cut off. */
 
 import { element, setText } from "./elements.js";
 import { NONE, bytes, count, date, setting } from "./numbers.js";

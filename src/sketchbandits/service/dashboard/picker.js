@@ -1,4 +1,4 @@
-/** Which bandit is looked at: kept in the address, so that a link or a reload leads back to it. */
+/** Which bandit is shown: kept in the address, so that a link or a reload leads back to it. */
 
 import { element } from "./elements.js";
 

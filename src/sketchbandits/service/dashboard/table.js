@@ -38,24 +38,26 @@ export function numberColumn(read) {
   return textColumn(read, "number");
 }
 
-/** A number over a bar; `ends(item)` gives where the bar starts and stops, from 0 to 1. */
-export function barColumn(read, ends) {
+/** Text over a bar; `ends(item)` says where the bar starts and stops, from 0 to 1, or null for no bar. */
+export function barColumn(read, ends, name = "") {
   return {
-    name: "number barred",
+    name: `number barred ${name}`.trim(),
     show(cell, item) {
       if (!cell.firstChild) cell.append(element("span"), bar());
       setText(cell.firstChild, read(item));
-      stretch(cell.lastChild, ...ends(item));
+      const places = ends(item);
+      cell.lastChild.classList.toggle("empty", places === null);
+      if (places !== null) stretch(cell.lastChild, ...places);
     },
   };
 }
 
-/** An empty track with a bar in it, which says nothing that the numbers do not. */
-export function bar() {
+/** An empty track with a bar in it; hidden from screen readers, since it only repeats the numbers. */
+function bar() {
   return element("div", { class: "track", "aria-hidden": "true" }, element("div"));
 }
 
-export function stretch(track, from, to) {
+function stretch(track, from, to) {
   track.firstChild.style.left = `${100 * from}%`;
   track.firstChild.style.width = `${100 * Math.max(to - from, 0)}%`;
 }

@@ -30,7 +30,7 @@ const TILES = [
   },
   {
     name: "defaults",
-    label: "Booked by deadline",
+    label: "Defaults at deadline",
     value: ({ bandit }) => short(bandit.defaults),
     note: ({ bandit }) => `${share(bandit.defaults, bandit.rewards)} of rewards`,
   },
