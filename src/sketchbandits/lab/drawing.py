@@ -57,7 +57,7 @@ def style() -> Iterator[None]:
 def panels(
     columns: Collection[str], rows: Collection[str], ylabel: str, xlabel: str, *, height: float = 3.3, **shared: Any
 ) -> "Figure":
-    """Panels with a title a column and a label a row."""
+    """Panels with one title per column and one label per row."""
     from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -84,12 +84,12 @@ def name_curve(ax: "Axes", x: float, y: float, text: str, colour: str) -> "Annot
         text = text.replace(" (", "\n(").replace(", ", ",\n")
     arrow = {"arrowstyle": "-", "color": colour, "linewidth": 0.8, "relpos": (0, 0.5), "shrinkA": 1, "shrinkB": 3}
     place: dict[str, Any] = {"textcoords": OffsetFrom(ax.bbox, (1, 0), "points"), "va": "center"}
-    look: dict[str, Any] = {"color": ink(colour), "arrowprops": arrow, "annotation_clip": False, "fontsize": 10}
-    return ax.annotate(text, (x, y), (FAR, 0), **place, **look)
+    style: dict[str, Any] = {"color": ink(colour), "arrowprops": arrow, "annotation_clip": False, "fontsize": 10}
+    return ax.annotate(text, (x, y), (FAR, 0), **place, **style)
 
 
 def keep_names_apart(figure: "Figure", names: Sequence["Annotation"]) -> "Figure":
-    """Fix the layout, then set the names of each panel beside their curves, moved apart only as far as needed."""
+    """Fix the layout, then put the names of each panel next to their curves, moved apart only as far as needed."""
     from matplotlib.text import Text
 
     engine = figure.get_layout_engine()

@@ -1,11 +1,12 @@
 """What a claim is, and how findings on single cases become a verdict on the whole.
 
-A rule is fixed before the runs are looked at. It says of each case (a data set under one normalisation, an engine, a
+A rule is fixed before anything is played. It says of each case (a data set under one normalisation, an engine, a
 policy) whether the claim holds there; a case whose interval straddles the line is undecided.
 
 - *holds*: in every case. *fails*: in no case, and in at least one it is refuted.
 - *depends on …*: it holds in some cases and is refuted in others; what tells them apart is named.
-- *undecided*: never refuted, but not shown everywhere. *vacuous*: true, and could not have been otherwise.
+- *undecided*: never refuted, but not shown everywhere. *vacuous*: it holds, but is too
+  loose to be useful, since it could not have failed.
 """
 
 from collections import Counter

@@ -93,10 +93,7 @@ def _row(arms: NDArray[Any], size: int, rank: int, rays: Ints, rng: np.random.Ge
     if size == 1:
         return ClusterRow(1, rays.size, None, int(rays.max()), rays.size, 0)
     sampled = affordable(n, d, size)
-    parts: list[NDArray[Any]] = [arms]
-    if sampled < n:
-        chosen = rng.permutation(n)[:sampled]
-        parts = [arms[np.sort(chosen[:count])] for count in (sampled, sampled // 2)]
+    parts = _samples(arms, sampled, rng)
     ways = [_first_fit]
     if PURSUITS * sampled * d * size <= MOST_WORK:
         ways.append(_subspaces)
@@ -112,6 +109,14 @@ def _row(arms: NDArray[Any], size: int, rank: int, rays: Ints, rng: np.random.Ge
         total_rank=min(rays.size, round(best.total_rank), size * min(most, round(best.clusters))),
         sampled=sampled if sampled < n else 0,
     )
+
+
+def _samples(arms: NDArray[Any], sampled: int, rng: np.random.Generator) -> list[NDArray[Any]]:
+    """All arms, or a random sample of them and half of it, in their order."""
+    if sampled == len(arms):
+        return [arms]
+    chosen = rng.permutation(len(arms))[:sampled]
+    return [arms[np.sort(chosen[:count])] for count in (sampled, sampled // 2)]
 
 
 def affordable(n: int, dim: int, size: int) -> int:

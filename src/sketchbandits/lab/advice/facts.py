@@ -74,33 +74,17 @@ def examine(
 ) -> ArmFacts:
     """Examine arms; their entries are checked here."""
     n, d = arms.shape
-    columns_called, rows_called = _names("features", features, d), _names("ids", ids, n)
+    names = _names("features", features, d), _names("ids", ids, n)
     show(0.0, f"reading {n:,} arms")
-    norms, columns = _statistics(arms)
+    norms, (least, largest, means, deviations) = _statistics(arms)
     tolerance = COARSE_TOLERANCE.get(arms.dtype.name, TOLERANCE)
     show(0.1, "searching for copies")
-    same = copies(arms)
-    near = nearby(arms, NEAR_COPY * float(np.median(norms)))
+    same, near = copies(arms), nearby(arms, NEAR_COPY * float(np.median(norms)))
     show(0.4, "searching for parallel arms")
     rays = _compact(nearby(arms, tolerance, rays=True))
     found = spectrum(arms, tolerance, rng, lambda share: show(0.6 + 0.4 * share, "the spectrum"))
-    return ArmFacts(
-        n_arms=n,
-        dim=d,
-        dtype=arms.dtype.name,
-        tolerance=tolerance,
-        norms=norms,
-        least=columns[0],
-        largest=columns[1],
-        means=columns[2],
-        deviations=columns[3],
-        copies=same,
-        near_copies=near,
-        rays=rays,
-        spectrum=found,
-        features=columns_called,
-        ids=rows_called,
-    )
+    columns = (least, largest, means, deviations)
+    return ArmFacts(n, d, arms.dtype.name, tolerance, norms, *columns, same, near, rays, found, *names)
 
 
 def _statistics(arms: NDArray[Any]) -> tuple[Floats, Floats]:

@@ -83,27 +83,10 @@ def _span(counts: Sequence[int]) -> str:
 
 def as_json(advice: "Advice") -> dict[str, Any]:
     """Plain numbers and texts; labels of single arms are left out."""
-    facts, found = advice.facts, advice.facts.spectrum
+    model = ("rounds", "noise", "theta_norm", "ridge", "delta", "trivial")
     return {
-        "arms": {
-            "n_arms": facts.n_arms,
-            "dim": facts.dim,
-            "dtype": facts.dtype,
-            "rank": found.rank,
-            "dims_for_90_percent": found.dims_for(0.9),
-            "dims_for_99_percent": found.dims_for(0.99),
-            "singular_values": found.values.tolist(),
-            "spectrum_rows": found.rows,
-            "rays": facts.n_rays,
-            "distinct": len(np.unique(facts.copies)),
-            "distinct_up_to_rounding": len(np.unique(facts.near_copies)),
-            "zero": int((facts.norms == 0.0).sum()),
-            "least_norm": float(facts.norms.min()),
-            "largest_norm": float(facts.norms.max()),
-        },
-        "model": {
-            name: getattr(advice.case, name) for name in ("rounds", "noise", "theta_norm", "ridge", "delta", "trivial")
-        },
+        "arms": _arms_json(advice.facts),
+        "model": {name: getattr(advice.case, name) for name in model},
         "budget_us": advice.budget_us,
         "warnings": advice.warnings,
         "clusters": [row._asdict() | {"score": row.score, "deficiency": row.deficiency} for row in advice.clusters],
@@ -115,6 +98,26 @@ def as_json(advice: "Advice") -> dict[str, Any]:
         "budget": advice.budget,
         "recommendation": advice.sentence,
         "notes": advice.notes,
+    }
+
+
+def _arms_json(facts: ArmFacts) -> dict[str, Any]:
+    found = facts.spectrum
+    return {
+        "n_arms": facts.n_arms,
+        "dim": facts.dim,
+        "dtype": facts.dtype,
+        "rank": found.rank,
+        "dims_for_90_percent": found.dims_for(0.9),
+        "dims_for_99_percent": found.dims_for(0.99),
+        "singular_values": found.values.tolist(),
+        "spectrum_rows": found.rows,
+        "rays": facts.n_rays,
+        "distinct": len(np.unique(facts.copies)),
+        "distinct_up_to_rounding": len(np.unique(facts.near_copies)),
+        "zero": int((facts.norms == 0.0).sum()),
+        "least_norm": float(facts.norms.min()),
+        "largest_norm": float(facts.norms.max()),
     }
 
 

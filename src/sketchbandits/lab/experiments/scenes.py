@@ -32,7 +32,7 @@ PARAMETERS = ("uniform", "isotropic")
 
 @dataclass(frozen=True)
 class Model:
-    """What every policy of an experiment is told: R, S, L (``None``: the largest arm norm), delta, ridge and l."""
+    """What is passed to every policy of an experiment: R, S, L (``None``: the largest arm norm), delta, ridge and l."""
 
     sketch_size: int
     ridge: float = 1.0

@@ -75,25 +75,18 @@ class Task:
         with one_blas_thread():  # the warm-up is timed too
             policy = self.policy.build(arms, self.scene.model.parameters(), policy_seed)
         facts = {"largest_gap": float(env.gaps.max()), "mean_gap": float(env.gaps.mean())}
-        if hasattr(policy, "partition"):
-            facts["clusters"] = policy.partition.n_clusters
         # A stop at every checkpoint would show in the time of a policy whose round takes a tenth of a microsecond.
         points = [] if self.timed or rounds else checkpoints(self.rounds).tolist()
         name, rounds = str(self.policy), rounds or self.rounds
+        length: dict[str, Any] = {"rounds": rounds, "checkpoints": [*points, rounds]}
 
-        def after(name: str, run: int, played: Any) -> None:
+        def count(name: str, run: int, played: Any) -> None:
+            if hasattr(played, "partition"):
+                facts["clusters"] = played.partition.n_clusters
             if hasattr(played, "sketch_rank"):
                 facts["sketch_rank"] = played.sketch_rank
 
-        result = simulate(
-            env,
-            {name: policy},
-            rounds=rounds,
-            seed=noise_seed,
-            checkpoints=[*points, rounds],
-            progress=advance,
-            after=after,
-        )
+        result = simulate(env, {name: policy}, **length, seed=noise_seed, progress=advance, after=count)
         seconds, warmup = float(result.seconds[name][0]), result.warmup_seconds[name]
         return Outcome(result.checkpoints, result.regret[name][0], seconds, warmup, facts)
 

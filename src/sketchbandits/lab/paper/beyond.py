@@ -1,6 +1,6 @@
-"""Multi-scale CS-LB beside the best of its rivals: the paper's data sets, more arms than dimensions, harder spectra.
+"""Multi-scale CS-LB against the best of its rivals: the paper's data sets, more arms than dimensions, harder spectra.
 
-One row a data set and normalisation. Its ratio is mean regret over the *least* mean regret of OFUL (log-det), UCB1
+One row per data set and normalisation. Its ratio is mean regret over the *least* mean regret of OFUL (log-det), UCB1
 (c = 2) and CS-LB as printed: whichever of them happens to suit the data. Its upper end is that of a 90 % bootstrap over
 paired runs, the best rival found anew in every resample.
 """
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 OURS = PolicySpec("multiscale")
 RIVALS = parse_policies("oful:radius=logdet,ucb1,cslb")
 ALSO = PolicySpec("ucb1", (("exploration", 8),))  # calibrated for this noise, where the printed constant is not
-ABLATED = parse_policies("multiscale:radius=logdet,multiscale:ridge=1,multiscale:budget=0")  # what each part is worth
+ABLATED = parse_policies(
+    "multiscale:radius=logdet,multiscale:ridge=1,multiscale:budget=0"
+)  # each without one part of the policy
 TOLERANCE = 0.005
 MORE_ARMS = {5: (1000, 20, 4, 1), 6: (1000, 20, 4, 10), 7: (2000, 10, 4, 1)}
 TIMED_RUNS = 5
@@ -89,7 +91,7 @@ class BeyondPlan(Plan):
 
 
 class Row(NamedTuple):
-    """A line of the table; ``times`` is multi-scale's time a round over OFUL's."""
+    """A line of the table; ``times`` is multi-scale's time per round over OFUL's."""
 
     scene: str
     normalize: str
@@ -137,7 +139,7 @@ class Targets(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """All four beside what they were to reach."""
+        """All four with the limits that they were to reach."""
         limits = (MOST_RATIO, MOST_UPPER, MOST_MEAN, MOST_TIME)
         names = ("largest ratio", "largest upper end", "geometric mean", "largest time over OFUL's where N >= 1000")
         parts = [
@@ -188,7 +190,7 @@ def markdown(rows: list[Row]) -> str:
 
 
 def frontier_figure(study: Study) -> "Figure":
-    """Regret against time a round, every policy: down and to the left is better."""
+    """Regret against time per round for every policy: down and to the left is better."""
     from matplotlib.figure import Figure
 
     with drawing.style():
@@ -200,10 +202,10 @@ def frontier_figure(study: Study) -> "Figure":
                 if key[0] == name:
                     _point(ax, PolicySpec.parse(key[2]), experiment[key])
             rounds = experiment.groups[name, "max", str(OURS)][0].rounds
-            ax.set_title(f"{n_arms:,} arms, d = {dim}, l = {size}, {group} a direction")
+            ax.set_title(f"{n_arms:,} arms, d = {dim}, l = {size}, {group} per direction")
             ax.set_xscale("log")
             ax.set_yscale("log")
-            ax.set_xlabel("microseconds a round")
+            ax.set_xlabel("microseconds per round")
             ax.margins(x=0.22, y=0.12)
             drawing.plain_log(ax.xaxis)
             drawing.plain_log(ax.yaxis)

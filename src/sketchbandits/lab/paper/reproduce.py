@@ -9,8 +9,8 @@ name           key                                        what
 ``time``       (data set, normalize, policy)              the same, timed alone
 ``long``       (data set, normalize)                      CS-LB alone, over ten times as many rounds
 ``arms``       (structure, N, normalize, policy)          the number of arms grows
-``sizes``      (scene, l, normalize) or (scene, normalize)  CS-LB with several l, beside OFUL
-``blocks``     (data, d, policy)                          DBSLinUCB beside OFUL on full-rank and on low-rank data
+``sizes``      (scene, l, normalize) or (scene, normalize)  CS-LB with several l, and OFUL
+``blocks``     (data, d, policy)                          DBSLinUCB and OFUL on full-rank and on low-rank data
 ``growth``     (engine, d, l)                             a round of CS-LB in many dimensions
 ``search``     (data set, N, policy)                      all with N arms, sketches with four times as many too
 =============  =========================================  ======================================================
@@ -28,9 +28,9 @@ from sketchbandits.lab.experiments.study import Group, Groups, Plan
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.policies.registry import PolicySpec, parse_policies
 
-QUICK: dict[str, Any] = {"rounds": 10_000, "runs": 3, "normalize": ("max",)}  # a first look
+QUICK: dict[str, Any] = {"rounds": 10_000, "runs": 3, "normalize": ("max",)}  # a first impression
 
-# As the paper prints them, and slow: timed on a shorter run.
+# Policies as the paper prints them, which are slow: timed on a shorter run.
 AS_PRINTED = {
     "cslb": PolicySpec("cslb", (("engine", "sketch"),)),
     "soful": PolicySpec("soful", (("shrink", "every-round"),)),
@@ -72,7 +72,7 @@ class PaperPlan(Plan):
 
     @property
     def as_printed_rounds(self) -> int:
-        """The length of a timed run of a slow twin."""
+        """The length of a timed run of a policy as the paper prints it."""
         return max(10, self.rounds // 80)
 
     @cached_property

@@ -10,7 +10,7 @@ from sketchbandits.lab.experiments.scenes import Model, Scene
 
 HORIZON = 200_000  # rounds; below it the order of the policies is not yet the one that the paper claims
 POLICIES = ("cslb", "oful", "soful", "cbscfd", "ucb1")
-SHOWN = (*POLICIES, "multiscale")  # what is played by default: what the paper leaves as future work beside it
+SHOWN = (*POLICIES, "multiscale")  # what is played by default: also what the paper leaves as future work
 
 # Its number: N, d, l and m^l.
 DATASETS = {1: (60, 50, 5, 1), 2: (100, 50, 10, 1), 3: (100, 50, 10, 2), 4: (200, 50, 5, 10)}

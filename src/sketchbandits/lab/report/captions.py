@@ -88,9 +88,9 @@ def _about_regret(plan: Plan, study: Study, shown: Sequence[tuple[Any, str]]) ->
 
 
 def _about_time(plan: Plan, study: Study, shown: Sequence[tuple[Any, str]]) -> tuple[str, str]:
-    twins = "" if len(study["time"].policies) == len(plan.policies) else " Hollow: as the paper prints the policy."
+    hollow = "" if len(study["time"].policies) == len(plan.policies) else " Hollow: as the paper prints the policy."
     caption = (
-        f"Time per round{_on(shown)}, timed alone: the first {timed_lengths(study['time'])}.{twins} "
+        f"Time per round{_on(shown)}, timed alone: the first {timed_lengths(study['time'])}.{hollow} "
         f"Shown is {mean_of(plan, ' (large dots), the runs (small) and lines from the least to the most')}."
     )
     readings = []

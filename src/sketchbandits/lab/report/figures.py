@@ -96,7 +96,7 @@ def _time(experiment: Experiment, columns: Mapping[Any, str], rows: Mapping[str,
     times = np.concatenate([experiment[*place, str(each)].positive_microseconds for place in places for each in order])
     wide = max(math.log(times.max() / times.min()), 1.0)
     for ax, place in zip(figure.axes, places, strict=True):
-        # The last number needs room.
+        # The last number needs space.
         ax.set(xscale="log", xlim=(times.min() * math.exp(-0.06 * wide), times.max() * math.exp(0.15 * wide)))
         for row, policy in enumerate(order):
             _dots(ax, row, policy, experiment[*place, str(policy)])
@@ -130,8 +130,8 @@ def _dots(ax: "Axes", row: int, policy: PolicySpec, runs: Runs) -> None:
 def _time_legend(figure: "Figure", *, hollow: bool) -> None:
     from matplotlib.lines import Line2D
 
-    def dot(label: str, size: float, **look: Any) -> Line2D:
-        return Line2D([], [], linestyle="none", marker="o", color=palette.GREY, markersize=size, label=label, **look)
+    def dot(label: str, size: float, **style: Any) -> Line2D:
+        return Line2D([], [], linestyle="none", marker="o", color=palette.GREY, markersize=size, label=label, **style)
 
     dots = [dot("mean", 7.5), dot("one run", 4, alpha=0.5, markeredgewidth=0)]
     if hollow:

@@ -104,10 +104,10 @@ def own_command(plan: OwnPlan) -> list[str]:
         flags = {"arms": scene_name(plan), "id-column": scene.id_column, "features": features, "theta": theta}
     else:
         flags = {"generator": scene.generator} | {name.replace("_", "-"): value for name, value in scene.options}
-    told = {name.replace("_", "-"): value for name, value in vars(scene.model).items() if name != "arm_norm"}
+    passed = {name.replace("_", "-"): value for name, value in vars(scene.model).items() if name != "arm_norm"}
     length = {"rounds": plan.rounds, "runs": plan.runs, "seed": plan.seed}
     policies = ",".join(map(str, plan.policies))
-    return _command("simulate", {"policies": policies, **flags, "normalize": scene.normalize, **told, **length})
+    return _command("simulate", {"policies": policies, **flags, "normalize": scene.normalize, **passed, **length})
 
 
 class Making(NamedTuple):

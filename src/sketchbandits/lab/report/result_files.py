@@ -31,8 +31,8 @@ def table_files(study: Study, verdicts: Sequence[Verdict]) -> dict[str, bytes]:
 def summary(study: Study) -> "polars.DataFrame":
     """``summary.csv``: dataset, normalize, policy, run, rounds, regret, timed_rounds, seconds, warmup_seconds.
 
-    ``seconds`` is the play time of ``timed_rounds`` rounds, played alone. A slow twin is played in the timed run only,
-    and its regret is the one at the end of that.
+    ``seconds`` is the play time of ``timed_rounds`` rounds, played alone. A policy as the paper prints it, which is
+    slow, is played in the timed run only, and its regret is the one at the end of that.
     """
     import polars  # a tenth of a second that `--help` need not wait
 

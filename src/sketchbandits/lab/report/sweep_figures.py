@@ -41,8 +41,8 @@ def _arms(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
         for aside, kind in zip((0.96, 1.0, 1.04), ("cslb", "ucb1", "oful"), strict=True):
             policy = PolicySpec(kind)
             regrets = [experiment[structure, n, normalize, kind].regret for n in ARM_COUNTS]
-            look = {"marker": MARKERS[kind], "label": policy.label}
-            ends = _spread_line(ax, ARM_COUNTS, regrets, palette.colour_of(policy), aside, **look)
+            style = {"marker": MARKERS[kind], "label": policy.label}
+            ends = _spread_line(ax, ARM_COUNTS, regrets, palette.colour_of(policy), aside, **style)
             if ends:
                 names.append(drawing.name_curve(ax, *ends[1], policy.label, palette.colour_of(policy)))
             if ends and kind == "ucb1":
@@ -64,7 +64,7 @@ def _sizes(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
         _expected(ax, np.array(sizes), np.array(sizes) * np.sqrt(clusters) / SIZE_SCENES[name][1], found[0].mean)
     for ax in figure.axes[:: len(columns)]:
         low, high = ax.get_ylim()
-        ax.set_ylim(low / (high / low) ** 0.14, high * (high / low) ** 0.14)  # the remarks need room
+        ax.set_ylim(low / (high / low) ** 0.14, high * (high / low) ** 0.14)  # space for the remarks
     return drawing.keep_names_apart(figure, [])
 
 
@@ -77,11 +77,11 @@ def _growth(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
         for engine in ENGINES:
             policy = PolicySpec("cslb", (("engine", engine),))
             printed = policy in AS_PRINTED.values()
-            look: dict[str, Any] = {"marker": "s", "linestyle": "-"}
+            style: dict[str, Any] = {"marker": "s", "linestyle": "-"}
             if printed:
-                look = {"marker": "o", "linestyle": "--", "markerfacecolor": "white", "markeredgewidth": 1.6}
+                style = {"marker": "o", "linestyle": "--", "markerfacecolor": "white", "markeredgewidth": 1.6}
             times = [experiment[engine, *cell].positive_microseconds for cell in where]
-            ends = _spread_line(ax, sizes, times, palette.colour_of(policy), label=policy.label, **look)
+            ends = _spread_line(ax, sizes, times, palette.colour_of(policy), label=policy.label, **style)
             names.append(drawing.name_curve(ax, *ends[1], f"engine {engine}", palette.colour_of(policy)))
             if printed:
                 start = ends[1][1] / 2.5 * (sizes[0] / sizes[-1]) ** power
@@ -92,7 +92,7 @@ def _growth(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
 
 
 def _spread_line(
-    ax: "Axes", sizes: Sequence[int], values: Sequence[Floats], colour: str, aside: float = 1.0, **look: Any
+    ax: "Axes", sizes: Sequence[int], values: Sequence[Floats], colour: str, aside: float = 1.0, **style: Any
 ) -> list[tuple[float, float]]:
     """Means over runs with bars from the least to the most, where a logarithm can show them; the two end points."""
     kept = [(size, value) for size, value in zip(sizes, values, strict=True) if value.max() > 0]
@@ -103,8 +103,8 @@ def _spread_line(
     low = np.array([value[value > 0].min() for _, value in kept])
     high = np.array([value.max() for _, value in kept])
     bars = [np.maximum(mean - low, 0.0), high - mean]
-    style: dict[str, Any] = {"markersize": 6.5, "linewidth": 2.0, "elinewidth": 1.2, "capsize": 2.5}
-    ax.errorbar(x, mean, yerr=bars, color=colour, **(style | look))
+    common: dict[str, Any] = {"markersize": 6.5, "linewidth": 2.0, "elinewidth": 1.2, "capsize": 2.5}
+    ax.errorbar(x, mean, yerr=bars, color=colour, **(common | style))
     return [(x[0], mean[0]), (x[-1], mean[-1])]
 
 

@@ -1,4 +1,4 @@
-"""The paper's claims, each with a rule declared before the runs are looked at, and their verdicts."""
+"""The paper's claims, each with a rule fixed before anything was played, and their verdicts."""
 
 from sketchbandits.lab.paper.claims import cost, regret, structure
 from sketchbandits.lab.verdict import Claim, Finding, Verdict, judge

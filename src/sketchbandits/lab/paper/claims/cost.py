@@ -16,8 +16,8 @@ from sketchbandits.lab.verdict import Claim, Finding, outcome_of, place_case, pl
 # CS-LB and the sketches as their papers print them, or cheaper: CS-LB in coordinates (equal), sketches with a buffer of
 # twice the rows (not equal, and no worse). OFUL and UCB1 have one form, which is incremental.
 FORMS = {
-    "as printed": {kind: str(twin) for kind, twin in AS_PRINTED.items()},
-    "cheaper forms": {kind: kind for kind in AS_PRINTED},
+    "as printed": {name: str(policy) for name, policy in AS_PRINTED.items()},
+    "cheaper forms": {name: name for name in AS_PRINTED},
 }
 SLIGHTLY = 0.5  # a policy that takes less than half the time is not slightly faster
 NEGLIGIBLE = 0.01
@@ -100,7 +100,7 @@ def _search_saves_here(search: Experiment, number: int, policy: str, rival: str,
     by_search = (many - few) / (3 * n_arms) * (n_arms - l)
     faster, beyond_half = interval(few - own).side(0.0), interval(by_search - (few - own) / 2).side(0.0)
     outcome = outcome_of([faster, beyond_half], good="above", bad="below")
-    figures = {"us saved a round": interval(few - own), "us that searching l arms would save": interval(by_search)}
+    figures = {"us saved per round": interval(few - own), "us that searching l arms would save": interval(by_search)}
     return Finding(case, outcome, figures)
 
 
@@ -138,7 +138,7 @@ def _fallback(study: Study) -> list[Finding]:
     return findings
 
 
-_PAIRED = "Geometric mean of the paired ratios of time a round, with its 95 % interval. "
+_PAIRED = "Geometric mean of the paired ratios of time per round, with its 95 % interval. "
 _FORMS = (
     "Cases: CS-LB and the sketches as printed (engine sketch, shrink every-round), and in cheaper forms (engine "
     "coordinates, shrink buffered); OFUL and UCB1 have one form, which is incremental."

@@ -48,7 +48,7 @@ def _beats_sketches(study: Study) -> list[Finding]:
 
 
 def _no_convergence(study: Study) -> list[Finding]:
-    """OFUL loses nothing: where its regret still looks linear, the horizon is too short to tell anything."""
+    """OFUL loses nothing: where its regret still seems linear, the horizon is too short to tell anything."""
     findings = []
     for place in played(study["regret"], datasets=(1, 2)):
         control = interval(slope_ratio(study["regret"][*place, "oful"]))
