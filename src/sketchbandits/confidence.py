@@ -6,15 +6,22 @@ Theorem 2); they differ in how ``ln det(V/ridge)`` is bounded and in what a sket
 ``ln(1/delta)`` for the share of ``delta`` that the ellipsoid may spend.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sketchbandits.kernels.compiled import kernel
 
-# A policy's radius travels through kernels as one small array with these entries: RATE is L^2/ridge, BIAS is
-# sqrt(ridge) S, so that a round does not compute them again.
-KIND, NOISE, BIAS, RATE, RIDGE, LOG_SHARE, DIM, VALUE, THETA_NORM = range(9)
-# FIXED: VALUE is the radius, a constant or what a user's function last returned.
+# A policy's radius travels through kernels as one record. ``rate`` is L^2/ridge and ``bias`` is sqrt(ridge) S: a round
+# need not compute them again. ``value`` is the radius itself where ``kind`` is FIXED, a constant or what a user's
+# function last returned.
+RADIUS = np.dtype(
+    [
+        (name, np.float64)
+        for name in ("kind", "noise", "bias", "rate", "ridge", "log_share", "dim", "value", "theta_norm")
+    ]
+)
 CLOSED, LOGDET, FIXED, MIXTURE = range(4)
 
 # How a Thompson draw is scaled: a free SCALE (NaN for the theory's), a HORIZON (0 for none), ln(1/delta).
@@ -74,20 +81,21 @@ def compensated_radius(
 
 
 @kernel
-def radius_at(radius: NDArray[np.float64], n: float, logdet: float, log_share: float) -> float:
-    """The radius that a policy's ``radius`` array describes, after ``n`` samples with ``ln det(V/ridge) = logdet``."""
-    if radius[KIND] == FIXED:
-        return radius[VALUE]
-    if radius[KIND] == MIXTURE:
-        return mixture_radius(logdet, radius[NOISE], radius[BIAS], log_share)
-    information = logdet if radius[KIND] == LOGDET else closed_information(n, radius[DIM], radius[RATE])
-    return ellipsoid_radius(information, radius[NOISE], radius[BIAS], log_share)
+def radius_at(radius: Any, n: float, logdet: float, log_share: float) -> float:
+    """The radius that a `RADIUS` record describes, after ``n`` samples with ``ln det(V/ridge) = logdet``."""
+    kind = radius["kind"]
+    if kind == FIXED:
+        return radius["value"]
+    if kind == MIXTURE:
+        return mixture_radius(logdet, radius["noise"], radius["bias"], log_share)
+    information = logdet if kind == LOGDET else closed_information(n, radius["dim"], radius["rate"])
+    return ellipsoid_radius(information, radius["noise"], radius["bias"], log_share)
 
 
 @kernel
-def radius_value(radius: NDArray[np.float64], n: float, logdet: float) -> float:
+def radius_value(radius: Any, n: float, logdet: float) -> float:
     """`radius_at` the policy's own share of delta."""
-    return radius_at(radius, n, logdet, radius[LOG_SHARE])
+    return radius_at(radius, n, logdet, radius["log_share"])
 
 
 @kernel

@@ -107,6 +107,16 @@ def of_kind(saved: Saved, *kinds: str) -> Saved:
     return saved
 
 
+def converted(saved: Saved, convert: Callable[[Saved], Saved]) -> Saved:
+    """``saved`` in today's layout; an older file that cannot be converted is refused as damaged."""
+    try:
+        return convert(saved)
+    except (ValueError, LookupError, TypeError) as error:
+        raise ValueError(
+            f"path must hold a whole state of format {saved.format}, got a damaged one in {saved.path!r} ({error})"
+        ) from None
+
+
 def take(saved: Saved, name: str) -> NDArray[Any]:
     """Take one array out of ``saved.arrays``."""
     if name not in saved.arrays:

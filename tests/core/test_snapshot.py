@@ -83,13 +83,13 @@ def changed(path, **arrays):
 LAYOUTS = {
     "a row less": lambda array: array[:-1],
     "one dimension more": lambda array: array[None],
-    "another type": lambda array: array.astype(np.float32 if array.dtype.kind == "f" else np.int32),
+    "another type": lambda array: np.zeros(array.shape, np.float32 if array.dtype.kind in "fV" else np.int32),
     "the other byte order": lambda array: array.astype(array.dtype.newbyteorder()),
 }
 
 
 @pytest.mark.parametrize("how", LAYOUTS)
-@pytest.mark.parametrize("name", [name for name in POLICIES if not name.startswith(("cslb", "multiscale"))])
+@pytest.mark.parametrize("name", POLICIES)
 def test_an_array_of_another_type_or_shape_is_refused(name, how, tmp_path):
     policy = POLICIES[name](arms())
     original = saved(policy, tmp_path / "state.npz").read_bytes()

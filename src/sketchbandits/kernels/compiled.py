@@ -18,7 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def _kernels_stamp() -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     for source in sorted(Path(__file__).parents[1].rglob("*.py")):
-        if b"@kernel" in (text := source.read_bytes()):
+        if b"kernel\ndef " in (text := source.read_bytes()):
             digest.update(text)
     return digest.digest()
 
@@ -28,7 +28,18 @@ _STAMP = _kernels_stamp()
 
 def kernel(function: Function) -> Function:
     """Compile ``function`` with Numba: cached on disk, without the GIL, IEEE arithmetic (no ``fastmath``)."""
-    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return _compiled(function, forceinline=False)
+
+
+def inlined_kernel(function: Function) -> Function:
+    """`kernel` for a function that LLVM puts into its callers: the round of a loop, whose call would cost as much."""
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Function, *, forceinline: bool) -> Function:
+    # Nobody passes a kernel as a function pointer: without that wrapper a kernel compiles in less time.
+    options: dict[str, Any] = {"forceinline": forceinline, "no_cfunc_wrapper": True}
+    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     # Not a public attribute of Numba: where a future release renames it, the cache falls back to per-file stamps.
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None and hasattr(cache_file, "_source_stamp"):

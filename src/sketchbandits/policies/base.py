@@ -17,10 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import snapshot, validate
 from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.policies import rounds
 from sketchbandits.policies.guard import Guarded, all_or_nothing, exclusive
 from sketchbandits.policies.inputs import checked_arms, checked_mask, checked_pair, checked_rewards
 from sketchbandits.policies.pending.rule import ARM_AT, Mask, Outlook, Recollection, decide
-from sketchbandits.policies.rounds import absorb, choose, kernels_of
 
 
 class Policy(Guarded):
@@ -51,7 +51,7 @@ class Policy(Guarded):
         yield
         self.warmup_seconds = time.perf_counter() - started
         self._refresh_radius()
-        choose(self.state)
+        rounds.renew_choice(self.state)
 
     def select(self, *, available: ArrayLike | None = None, pending: ArrayLike | None = None) -> int:
         """The arm to play next: an index into ``arms``. No side effect; repeats until the next `update`.
@@ -127,7 +127,7 @@ class Policy(Guarded):
             self._update_with_function(arm, reward)
             return
         with self._lock:
-            kernels_of(self.state).step(self.state, arm, reward)
+            rounds.update(self.state, arm, reward)
 
     @exclusive
     def _update_with_function(self, arm: int, reward: float) -> None:
@@ -135,9 +135,9 @@ class Policy(Guarded):
             self._step_with_function(arm, reward)
 
     def _step_with_function(self, arm: int, reward: float) -> None:
-        absorb(self.state, arm, reward)
+        rounds.record(self.state, arm, reward)
         self._refresh_radius()
-        choose(self.state)
+        rounds.renew_choice(self.state)
 
     @exclusive
     def update_many(self, arms: ArrayLike, rewards: ArrayLike) -> None:
@@ -180,9 +180,7 @@ class Policy(Guarded):
         return checked, checked_rewards(rewards, checked.size, "arms")
 
     def _run_batch(self, arms: Ints, rewards: Floats, *, matches: bool) -> Ints:
-        choices = np.empty_like(arms)
-        kernels_of(self.state).steps(self.state, arms, rewards, matches, choices)
-        return choices
+        return rounds.replay(self.state, arms, rewards, matches=matches)
 
     def _learn(self, arm: int, reward: float) -> None:
         """One checked reward of a batch that cannot run compiled; the batch itself is all or nothing."""
@@ -209,8 +207,13 @@ class Policy(Guarded):
 
     @exclusive
     def play_rounds(self, means: Floats, gaps: Floats, noise: Floats) -> float:
-        """Play ``noise.size`` rounds inside one compiled kernel, see `general_play`; returns their regret."""
-        return kernels_of(self.state).play(self.state, means, gaps, noise)
+        """Play ``noise.size`` rounds inside one compiled kernel, see `rounds.play`; returns their regret.
+
+        Without rounds nothing is played, and everything that rounds need is compiled.
+        """
+        if not noise.size:
+            rounds.prepare(snapshot.copy_state(self.state))
+        return rounds.play(self.state, means, gaps, noise)
 
     @property
     def runs_compiled(self) -> bool:
@@ -254,7 +257,7 @@ class Policy(Guarded):
 
     @classmethod
     def _from_saved(cls, saved: snapshot.Saved) -> Self:
-        saved = cls._converted(snapshot.of_kind(saved, cls.__name__))
+        saved = snapshot.converted(snapshot.of_kind(saved, cls.__name__), cls._converted)
         policy = cls.__new__(cls)
         Policy.__init__(policy, snapshot.take(saved, "arms"))
         policy.settings = saved.settings

@@ -15,7 +15,7 @@ from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.inputs import checked_arms
-from sketchbandits.policies.rounds import choose
+from sketchbandits.policies.rounds import renew_choice
 
 
 class ChangingArms(Policy):
@@ -71,12 +71,12 @@ class OneFit(ChangingArms):
         self.arms = np.concatenate([self.arms, arms])
         self.arms.setflags(write=False)
         self.n_arms, self.state = len(self.arms), state
-        choose(state)
+        renew_choice(state)
 
     def _close_arms(self, ids: Ints) -> None:
         self.state.closed[ids] = -np.inf
         self._forget_choice()
-        choose(self.state)
+        renew_choice(self.state)
 
     def _with_arms(self, arms: Floats) -> Any:
         """The state with these arms at the end."""

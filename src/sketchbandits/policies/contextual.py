@@ -13,10 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import snapshot, validate
-from sketchbandits.confidence import CLOSED, KIND, SCALE, VALUE, radius_at, radius_value, sampling_share
+from sketchbandits.confidence import CLOSED, RADIUS, SCALE, radius_at, radius_value, sampling_share
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key, normals
-from sketchbandits.kernels.linalg import Floats, solve_upper, tied_argmax, triangular_norms, triangular_step
+from sketchbandits.kernels.linalg import Floats, tied_argmax
+from sketchbandits.kernels.triangular import solve_upper, triangular_norms, triangular_step
+from sketchbandits.policies.format_1 import convert_radius
 from sketchbandits.policies.guard import Guarded, all_or_nothing, exclusive
 from sketchbandits.policies.inputs import checked_rewards
 from sketchbandits.policies.parameters import called_radius
@@ -101,7 +103,7 @@ class ContextualPolicy(Guarded):
 
     def _check_norms(self, name: str, vectors: Floats) -> None:
         """A closed-form radius holds only for vectors within ``arm_norm``."""
-        if self.state.radius[KIND] != CLOSED:
+        if self.state.radius["kind"][0] != CLOSED:
             return
         norms, allowed = np.linalg.norm(np.atleast_2d(vectors), axis=1), self.settings["arm_norm"]
         for i in np.flatnonzero(norms > allowed * (1 + 1e-9)):
@@ -127,7 +129,7 @@ class ContextualPolicy(Guarded):
 
     def _refresh_radius(self) -> None:
         if callable(self.settings.get("radius")):
-            self.state.radius[VALUE] = called_radius(self.settings["radius"], *self._samples())
+            self.state.radius["value"] = called_radius(self.settings["radius"], *self._samples())
 
     @exclusive
     def copy(self) -> Self:
@@ -150,7 +152,7 @@ class ContextualPolicy(Guarded):
 
     @classmethod
     def _from_saved(cls, saved: snapshot.Saved) -> Self:
-        saved = cls._converted(snapshot.of_kind(saved, cls.__name__))
+        saved = snapshot.converted(snapshot.of_kind(saved, cls.__name__), cls._converted)
         policy = cls.__new__(cls)
         ContextualPolicy.__init__(policy, saved.settings.get("dim"))
         policy.settings = saved.settings
@@ -160,7 +162,9 @@ class ContextualPolicy(Guarded):
 
     @classmethod
     def _converted(cls, saved: snapshot.Saved) -> snapshot.Saved:
-        """What an older format holds, in today's layout; here nothing has changed since format 1."""
+        """What an older format holds, in today's layout."""
+        if saved.format == 1:
+            convert_radius(saved)
         return saved
 
     def _sizes(self) -> dict[str, int]:
@@ -186,7 +190,7 @@ class TriangularState(NamedTuple):
     factor: Annotated[Floats, "r r"]
     target: Annotated[Floats, "r"]
     level: Annotated[Floats, "2"]  # SAMPLES, LOGDET
-    radius: Annotated[Floats, "9"]
+    radius: Annotated[NDArray[Any], "1", RADIUS]
     sampling: Annotated[Floats, "draw"]  # empty unless the policy draws its parameter
     key: Annotated[NDArray[np.uint64], "2"]
     projection: Annotated[Floats, "projected columns"]  # empty unless contexts are projected first
@@ -263,7 +267,7 @@ class ContextualRidge(ContextualPolicy):
         rows = self._project(contexts)
         means, widths = rows @ self._theta(self.state.target), np.empty(len(rows))
         triangular_norms(self.state.factor, rows, widths)
-        return means + radius_value(self.state.radius, *self._samples()) * widths
+        return means + radius_value(self.state.radius[0], *self._samples()) * widths
 
     def _estimates(self, contexts: Floats) -> Floats:
         return self._project(contexts) @ self._theta(self.state.target)
@@ -274,7 +278,7 @@ class ContextualRidge(ContextualPolicy):
         samples, logdet = self._samples()
         v = self.state.sampling[SCALE]
         if np.isnan(v):
-            v = radius_at(self.state.radius, samples, logdet, sampling_share(self.state.sampling, samples))
+            v = radius_at(self.state.radius[0], samples, logdet, sampling_share(self.state.sampling, samples))
         eta = np.empty(self.state.target.size)
         normals(self.state.key, int(samples), eta)
         return contexts @ self._theta(self.state.target + v * eta)

@@ -20,18 +20,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
-from sketchbandits.confidence import SCALE, radius_at, sampling_share
+from sketchbandits.confidence import RADIUS, SCALE, radius_at, sampling_share
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key, normals
-from sketchbandits.kernels.linalg import Floats, Ints, combine, matvec, root_step, tied_argmax
+from sketchbandits.kernels.linalg import Floats, Ints, combine, matvec, tied_argmax
+from sketchbandits.kernels.whitening import root_step
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.contextual_form import ContextualForm, OwnParameters
-from sketchbandits.policies.fits.ridge import LOGDET, SAMPLES, RidgePolicy, book, build, refit_all, step_is_sound
+from sketchbandits.policies.fits.ridge import LEVEL, RidgePolicy, build, record, refit, step_is_sound
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Radius, check_radius, check_shared, linear_radius
 from sketchbandits.policies.pending.rule import Mask, draw_round, first_among
-from sketchbandits.policies.rounds import MEAN, WIDTH2, register
+from sketchbandits.policies.rounds import AFTER, BEFORE, DONE, MEAN, WIDTH2, register, renew_choice
 
 
 class LinTSState(NamedTuple):
@@ -43,8 +44,8 @@ class LinTSState(NamedTuple):
     coordinates: Annotated[Floats, "r n"]
     whitened: Annotated[Floats, "r n"]
     inverse: Annotated[Floats, "r r"]
-    level: Annotated[Floats, "6"]
-    radius: Annotated[Floats, "9"]
+    level: Annotated[NDArray[Any], "1", LEVEL]
+    radius: Annotated[NDArray[Any], "1", RADIUS]
     closed: Annotated[Floats, "n"]
     work: Annotated[Floats, "2r+n"]
     sampling: Annotated[Floats, "3"]  # SCALE, HORIZON, ln(1/delta)
@@ -52,20 +53,21 @@ class LinTSState(NamedTuple):
 
 
 @kernel
-def absorb(state: LinTSState, arm: int, reward: float) -> None:
+def absorb(state: LinTSState, arm: int, reward: float) -> int:
     """Record a reward."""
-    book(state, arm, reward)
-    d, n = state.whitened.shape
-    s, u, g = state.work[:d], state.work[d : 2 * d], state.work[2 * d : 2 * d + n]
-    D = root_step(state.inverse, state.whitened, state.stats[MEAN], state.stats[WIDTH2], s, u, g, arm, reward)
-    if not step_is_sound(state.level, state.whitened, arm, D):
-        refit_all(state)
+    level, stats = state.level[0], state.stats
+    if level["refit"] > 0.0:
+        return BEFORE
+    record(state.counts, stats, level, arm, reward)
+    D = root_step(state.inverse, state.whitened, stats[MEAN], stats[WIDTH2], state.work, arm, reward)
+    return DONE if step_is_sound(level, state.whitened, arm, D) else AFTER
 
 
 @kernel
-def choose(state: LinTSState) -> None:
+def choose(state: LinTSState) -> int:
     """The best arm for this round's draw."""
     state.choice[0] = tied_argmax(draw_values(state, 0, state.work))
+    return DONE
 
 
 @kernel
@@ -73,10 +75,10 @@ def draw_values(state: LinTSState, index: int, work: Floats) -> Floats:
     """Every arm's value under this round's draw for the decision with ``index`` others pending; a part of ``work``."""
     d, n = state.whitened.shape
     eta, root, values = work[:d], work[d : 2 * d], work[2 * d : 2 * d + n]
-    samples = state.level[SAMPLES]
+    samples = state.level[0]["samples"]
     v = state.sampling[SCALE]
     if np.isnan(v):
-        v = radius_at(state.radius, samples, state.level[LOGDET], sampling_share(state.sampling, samples))
+        v = radius_at(state.radius[0], samples, state.level[0]["logdet"], sampling_share(state.sampling, samples))
     normals(state.key, draw_round(samples, index), eta)
     matvec(state.inverse, eta, root)
     combine(root, state.whitened, values)
@@ -93,7 +95,7 @@ def draw_picks(state: LinTSState, index: int, among: Mask, work: Floats, picks: 
         picks[i] = first_among(values, values, among)
 
 
-register(LinTSState, absorb=absorb, choose=choose)
+register(LinTSState, absorb=absorb, choose=choose, refit=refit)
 
 
 def check_sampling(scale: float | None, horizon: int | None) -> dict[str, Any]:
@@ -170,8 +172,7 @@ class LinTS(ContextualForm, RidgePolicy):
         key = new_key(validate.generator(seed))
         with self._warm_up():
             fit = build(self.arms, linear_radius(self.settings, self.dim))
-            work = np.zeros(2 * self.dim + self.n_arms)
-            self.state = LinTSState(*fit._replace(work=work), sampling=sampling_array(self.settings), key=key)
+            self.state = LinTSState(*fit, sampling=sampling_array(self.settings), key=key)
 
     @staticmethod
     def _checked(
@@ -184,7 +185,7 @@ class LinTS(ContextualForm, RidgePolicy):
     def reseed(self, seed: Any) -> None:
         """Draw from another stream from now on; what was learned stays."""
         self.state.key[:] = new_key(validate.generator(seed))
-        choose(self.state)
+        renew_choice(self.state)
 
     _outlook = Policy._outlook  # pending decisions are spread by draws, not by bounds
 

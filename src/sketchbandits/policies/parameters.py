@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sketchbandits import confidence, validate
 from sketchbandits.kernels.linalg import Floats
@@ -51,35 +52,33 @@ def check_sketched(
     }
 
 
-def radius_array(radius: Radius, shared: Shared, *, dim: int, log_share: float, value: float = 0.0) -> Floats:
+def radius_record(radius: Radius, shared: Shared, *, dim: int, log_share: float) -> NDArray[Any]:
     """A radius as kernels take it: one by name (``"closed"``, ``"logdet"``, ``"mixture"``), or a function's value."""
-    array = constant_radius(value, shared.ridge)
+    record = constant_radius(0.0, shared.ridge)
     if isinstance(radius, str):
-        array[confidence.KIND] = {
+        record["kind"] = {
             "closed": confidence.CLOSED,
             "logdet": confidence.LOGDET,
             "mixture": confidence.MIXTURE,
         }[radius]
-    array[confidence.NOISE] = shared.noise
-    array[confidence.THETA_NORM] = shared.theta_norm
-    array[confidence.BIAS] = math.sqrt(shared.ridge) * shared.theta_norm
-    array[confidence.RATE] = shared.arm_norm**2 / shared.ridge
-    array[confidence.LOG_SHARE] = log_share
-    array[confidence.DIM] = dim
-    return array
+    record["noise"], record["theta_norm"] = shared.noise, shared.theta_norm
+    record["bias"] = math.sqrt(shared.ridge) * shared.theta_norm
+    record["rate"] = shared.arm_norm**2 / shared.ridge
+    record["log_share"], record["dim"] = log_share, dim
+    return record
 
 
-def linear_radius(settings: dict[str, Any], dim: int) -> Floats:
+def linear_radius(settings: dict[str, Any], dim: int) -> NDArray[Any]:
     """The radius of one ellipsoid for all arms, from a policy's settings."""
     shared = Shared(**{name: settings[name] for name in Shared._fields})
-    return radius_array(settings["radius"], shared, dim=dim, log_share=-math.log(shared.delta))
+    return radius_record(settings["radius"], shared, dim=dim, log_share=-math.log(shared.delta))
 
 
-def constant_radius(alpha: float, ridge: float) -> Floats:
+def constant_radius(value: float, ridge: float) -> NDArray[Any]:
     """A radius that never changes."""
-    array = np.zeros(9)
-    array[confidence.KIND], array[confidence.RIDGE], array[confidence.VALUE] = confidence.FIXED, ridge, alpha
-    return array
+    record = np.zeros(1, confidence.RADIUS)
+    record["kind"], record["ridge"], record["value"] = confidence.FIXED, ridge, value
+    return record
 
 
 def check_radius(radius: Radius, names: tuple[str, ...] = ("closed", "logdet")) -> Radius:

@@ -21,7 +21,7 @@ from sketchbandits.kernels.linalg import Floats, Ints, add_exactly, tied_argmax
 from sketchbandits.policies.changing_arms import OneFit, widened
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.pending.rule import PULLS, WIDTH2, Outlook, new_outlook, register_outlook
-from sketchbandits.policies.rounds import LOST, SUM, register
+from sketchbandits.policies.rounds import DONE, LOST, SUM, register
 
 MEAN, SPREAD = range(2)  # SPREAD: 1/sqrt(n), +inf before the first reward
 ROUND = 0
@@ -40,25 +40,27 @@ class UCB1State(NamedTuple):
 
 
 @kernel
-def absorb(state: UCB1State, arm: int, reward: float) -> None:
-    """Record a reward into the arm's mean."""
+def absorb(state: UCB1State, arm: int, reward: float) -> int:
+    """Record a reward in the arm's mean."""
     stats = state.stats
     state.clock[ROUND] += 1
     state.counts[arm] += 1
     n = state.counts[arm]
-    add_exactly(stats[SUM], stats[LOST], arm, reward)
+    add_exactly(stats, SUM, arm, reward)
     stats[MEAN, arm] = (stats[SUM, arm] + stats[LOST, arm]) / n
     stats[SPREAD, arm] = 1.0 / np.sqrt(n)
+    return DONE
 
 
 @kernel
-def choose(state: UCB1State) -> None:
+def choose(state: UCB1State) -> int:
     """The largest upper bound; an arm without rewards comes first."""
     fill_bounds(state, state.work)
     for i in range(state.work.size):
         if state.closed[i] < 0.0:
             state.work[i] = -np.inf
     state.choice[0] = tied_argmax(state.work)
+    return DONE
 
 
 @kernel

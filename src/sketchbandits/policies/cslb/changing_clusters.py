@@ -23,32 +23,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchbandits import validate
-from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.changing_arms import ChangingArms
-from sketchbandits.policies.cslb.coordinates import estimate_of, frame_of
+from sketchbandits.policies.cslb.coordinates import coordinates_of, estimate_of, frame_of, refit
 from sketchbandits.policies.cslb.layout import (
-    A_START,
     ARM_AT,
     CAP,
     CLUSTER,
-    FIRST,
-    FORM,
+    EVERY,
+    LISTED,
     MANY,
     NEGLIGIBLE,
     OFF_SPAN,
     OFFSET,
-    PARTITIONS,
-    RANK,
-    SHARE,
     SLOT,
-    START,
 )
-from sketchbandits.policies.cslb.spare_slots import SPARE, Found, Spans, block, book_again, refit, sizes, with_slots
+from sketchbandits.policies.cslb.saved import check_places
+from sketchbandits.policies.cslb.shortlist import whitened_of
+from sketchbandits.policies.cslb.spare_slots import SPARE, Found, Spans, core, restore_rewards, with_slots
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Shared
-from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, choose
+from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, renew_choice
 from sketchbandits.snapshot import Saved, take_array, within
 
 
@@ -92,7 +88,7 @@ def warn_of_tolerance(tolerance: float, shared: Shared, horizon: int | None) -> 
     """One warning where what the tolerance may cost over the horizon makes the bound vacuous.
 
     An arm off its span by ``tolerance`` can be worth ``S L tolerance`` more than a bound without the extra terms says,
-    in each of T rounds; beside the square root of T that any bound grows with, that must stay small.
+    in each of T rounds; compared with the square root of T that any bound grows with, that must stay small.
     """
     if horizon is None or tolerance <= NEGLIGIBLE:
         return
@@ -154,8 +150,8 @@ class ChangingClusters(ChangingArms):
         """
         self.settings["arm_norm"] = max(self.settings["arm_norm"], float(np.linalg.norm(arms, axis=1).max()))
         self._spans = self._spans or Spans(self.partition, min(self.settings["sketch_size"], self.dim))
-        if self.state.clock[FIRST] == 0:
-            self.state.clock[FIRST] = self.state.level.shape[0]
+        if self.state.control["first_clusters"][0] == 0:
+            self.state.control["first_clusters"] = self.state.clusters.size
             self._begin_later_shares()
         touched = {self._add(row) for row in arms}
         self._partition = None
@@ -164,7 +160,11 @@ class ChangingClusters(ChangingArms):
     def _close_arms(self, ids: Ints) -> None:
         slots = self.state.place[SLOT, ids]
         self.state.stats[OFFSET, slots] = -np.inf
-        self._renew(set(self.state.place[CLUSTER, ids].tolist()), lists_too=True)
+        touched = set(self.state.place[CLUSTER, ids].tolist())
+        for c in touched:
+            if self.state.clusters["form"][c] == LISTED:  # a removed arm may be on a shortlist
+                refit(self.state, c)
+        self._renew(touched)
 
     @exclusive
     def repartition(self, partition: Partition | None = None, *, force: bool = False) -> Repartition:
@@ -180,8 +180,8 @@ class ChangingClusters(ChangingArms):
         _, tolerance = check_partition(self.arms, size, candidate, self.settings["tolerance"])
         rounds = max(1, int(self.state.counts.sum()))
         ranks = [int(part.ranks.max(initial=1)) for part in (self.partition, candidate)]
-        now = predicted_regret(self.partition.n_clusters, ranks[0], float(self.state.level[0, SHARE]), rounds)
-        share = self._share(candidate.n_clusters, int(self.state.clock[PARTITIONS]) + 1)
+        now = predicted_regret(self.partition.n_clusters, ranks[0], float(self.state.clusters["share"][0]), rounds)
+        share = self._share(candidate.n_clusters, int(self.state.control["partitions"][0]) + 1)
         then = predicted_regret(candidate.n_clusters, ranks[1], share, rounds)
         before, done = self.partition.n_clusters, force or then < now
         if done:
@@ -204,6 +204,10 @@ class ChangingClusters(ChangingArms):
             array.setflags(write=False)
         self._partition = Partition(labels, ranks, bases, self.settings["sketch_size"], tolerance)
 
+    def _check_indices(self, saved: Saved) -> None:
+        super()._check_indices(saved)
+        check_places(saved, self.state, self.n_arms, self.dim)
+
     def _add(self, arm: Floats) -> int:
         """Give one arm its slot; returns its cluster."""
         assert self._spans is not None
@@ -211,10 +215,11 @@ class ChangingClusters(ChangingArms):
         self._make_slot(found)
         self._spans.extend(found)
         c, state = found.cluster, self.state
-        slot = int(state.shape[c, START] + np.flatnonzero(self._free(c))[0])
+        own = state.clusters[c]
+        slot = int(own["start"] + np.flatnonzero(self._free(c))[0])
         rank = int(self._spans.ranks[c])
         basis = self._spans.bases[c, :rank]
-        block(state, "coordinates", c)[:rank, slot - state.shape[c, START]] = basis @ arm
+        coordinates_of(own, state.fits)[:rank, slot - own["start"]] = basis @ arm
         self._keep(arm)
         state.place[:2, self.n_arms] = slot, c
         state.stats[:, slot] = 0.0
@@ -231,37 +236,37 @@ class ChangingClusters(ChangingArms):
 
     def _place_in_fit(self, c: int, slot: int) -> None:
         """The new arm's mean and width."""
-        state, i, r = self.state, slot - self.state.shape[c, START], int(self.state.shape[c, RANK])
-        if state.shape[c, FORM] != MANY:
+        state = self.state
+        own = state.clusters[c]
+        i = slot - int(own["start"])
+        if own["form"] != MANY:
             refit(state, c)
             return
-        start = int(state.shape[c, A_START])
-        w = frame_of(state.core, start, r) @ block(state, "coordinates", c)[:, i]
-        block(state, "whitened", c)[:, i] = w
-        A = state.core[start : start + r * r].reshape(r, r)
-        state.stats[MEAN, slot] = estimate_of(state.core, start, r) @ w
-        state.stats[WIDTH2, slot] = w @ A @ w
+        w = frame_of(own, state.fits) @ coordinates_of(own, state.fits)[:, i]
+        whitened_of(own, state.fits)[:, i] = w
+        state.stats[MEAN, slot] = estimate_of(own, state.fits) @ w
+        state.stats[WIDTH2, slot] = w @ core(own, state.fits, int(own["rank"])) @ w
 
     def _free(self, c: int) -> NDArray[np.bool_]:
-        start, end = self.state.shape[c : c + 2, START]
-        free: NDArray[np.bool_] = self.state.place[ARM_AT, start:end] < 0
+        own = self.state.clusters[c]
+        free: NDArray[np.bool_] = self.state.place[ARM_AT, own["start"] : own["start"] + own["size"]] < 0
         return free
 
     def _make_slot(self, found: Found) -> None:
         """A free slot in the arm's cluster, and a free coordinate where it brings a direction."""
         assert self._spans is not None
         c, state, rank = found.cluster, self.state, self._spans.rank
-        slots, ranks = sizes(state), state.shape[:-1, RANK].copy()
-        new = c == slots.size
+        sizes, ranks = state.clusters["size"].copy(), state.clusters["rank"].copy()
+        new = c == sizes.size
         if new:
             more = max(1, c // SPARE)
-            slots, ranks = np.append(slots, np.full(more, rank)), np.append(ranks, np.full(more, rank))
+            sizes, ranks = np.append(sizes, np.full(more, rank)), np.append(ranks, np.full(more, rank))
         elif not self._free(c).any():
-            slots[c] *= 2
+            sizes[c] *= 2
         if found.direction is not None and self._rank_of(c) == ranks[c]:
             ranks[c] = rank
-        if new or slots[c] != sizes(state)[c] or ranks[c] != state.shape[c, RANK]:
-            self.state = with_slots(state, slots, ranks, self._scan, float(self.state.radius[RIDGE]))
+        if new or sizes[c] != state.clusters["size"][c] or ranks[c] != state.clusters["rank"][c]:
+            self.state = with_slots(state, sizes, ranks, self._scan)
         if c == self._spans.ranks.size:
             self._open(c)
 
@@ -271,7 +276,8 @@ class ChangingClusters(ChangingArms):
 
     def _open(self, c: int) -> None:
         """Cluster ``c`` opens: its part of delta."""
-        self.state.level[c, SHARE] = self.state.level[0, SHARE] + later_share(c + 1 - int(self.state.clock[FIRST]))
+        clusters, first = self.state.clusters, int(self.state.control["first_clusters"][0])
+        clusters["share"][c] = clusters["share"][0] + later_share(c + 1 - first)
 
     def _keep(self, arm: Floats) -> None:
         """Append to ``arms``, with capacity for as many again."""
@@ -294,13 +300,17 @@ class ChangingClusters(ChangingArms):
     def _admit(self, arm: int, slot: int, cluster: int, x: Floats) -> None:
         """What else a policy keeps of an arm."""
 
-    def _renew(self, clusters: set[int], *, lists_too: bool = False) -> None:
+    def _renew(self, clusters: set[int]) -> None:
         """Renew these clusters' sentinels, then the choice."""
-        raise NotImplementedError
+        for c in sorted(clusters):
+            self.state.control["changed"] = c
+            renew_choice(self.state)
 
     def _renew_all(self) -> None:
-        """Renew every cluster's sentinel."""
-        raise NotImplementedError
+        """Renew every cluster's sentinel, then the choice."""
+        self.state.control["changed"] = EVERY
+        self._refresh_radius()
+        renew_choice(self.state)
 
     def _share(self, count: int, partitions: int) -> float:
         """``ln(1/delta')`` of each of ``count`` clusters known at first, on the ``partitions``-th partition."""
@@ -310,17 +320,16 @@ class ChangingClusters(ChangingArms):
         """The state before the first reward, on the ``partitions``-th partition."""
         raise NotImplementedError
 
-    def _book_scales(self, counts: Ints, sums: Floats) -> None:
+    def _restore_scales(self, counts: Ints, sums: Floats) -> None:
         """What else there is to rebuild from every arm's count and sum."""
 
     def _rebuild(self, partition: Partition) -> None:
         """The state anew on another partition, with every arm's count and sum."""
-        slots, partitions = self.state.place[SLOT, : self.n_arms], int(self.state.clock[PARTITIONS]) + 1
+        slots, partitions = self.state.place[SLOT, : self.n_arms], int(self.state.control["partitions"][0]) + 1
         counts, sums, active = self.state.counts[slots], self.state.stats[[SUM, LOST]][:, slots], self.active
         self._partition, self._spans = partition, None
         self._build_state(partitions)
-        self.state.clock[[FIRST, PARTITIONS]] = partition.n_clusters, partitions
-        book_again(self.state, counts, sums, active)
-        self._book_scales(counts, sums.sum(axis=0))
+        self.state.control["first_clusters"], self.state.control["partitions"] = partition.n_clusters, partitions
+        restore_rewards(self.state, counts, sums, active)
+        self._restore_scales(counts, sums.sum(axis=0))
         self._renew_all()
-        choose(self.state)

@@ -1,471 +1,337 @@
-"""CS-LB's fast engine: every cluster's ridge fit in the coordinates of its span, O(r^2 + |C| r) a round.
+"""CS-LB's fast engine: every cluster's ridge fit in the coordinates of its span, O(r^2 + |C| r) per round.
 
 All arms of a cluster lie in one subspace of dimension r <= l, known after warm-up. Means and squared widths of its arms
-follow each pull by one rank-one step (`linalg.ridge_step`), in coordinates whitened by the data so far
-(`linalg.whiten`). Equal to Algorithms 1-3 in exact arithmetic.
+follow each pull by one rank-one step (`whitening.ridge_step`), in coordinates whitened by the data so far
+(`whitening.whiten`). Equal to Algorithms 1-3 in exact arithmetic.
+
+A cluster's block of ``fits`` holds its coordinates, its whitened coordinates, (rank x size) each, and its *core*. The
+core of a cluster of at most 2 r arms (FEW) is the Gram matrix ``Z V^-1 Z'`` (size x size). That of a larger one (MANY)
+is the inverse ``V^-1`` in whitened coordinates (rank x rank), the estimate, and the map to those coordinates: whichever
+makes a round cheaper. That of a huge one (LISTED) is a fit with its shortlists (`shortlist`); there ``stats`` are those
+of the last time that all arms were evaluated.
 """
 
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from sketchbandits.confidence import BIAS, DIM, LOG_SHARE, NOISE, RATE, RIDGE, closed_information, ellipsoid_radius
-from sketchbandits.kernels.compiled import kernel
-from sketchbandits.kernels.linalg import (
-    MAX_GROWTH,
-    MAX_STEP,
-    MAX_STEPS,
-    Floats,
-    Ints,
-    evaluate,
-    gram,
-    gram_step,
-    identity,
-    ridge_step,
-    whiten,
-)
+from sketchbandits.confidence import FIXED
+from sketchbandits.kernels.compiled import inlined_kernel, kernel
+from sketchbandits.kernels.linalg import MAX_GROWTH, MAX_STEP, MAX_STEPS, ROUNDING, Floats, Ints, identity
+from sketchbandits.kernels.whitening import evaluate, gram, gram_step, ridge_step, whiten
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.cslb.layout import (
-    A_START,
     ARM_AT,
-    CAPPED,
-    CHANGED,
+    CLUSTER_RECORD,
+    CONTROL_RECORD,
+    COUNT,
     FEW,
-    FORM,
-    GROWTH,
-    L_START,
-    LEAK,
     LISTED,
-    LOGDET,
     MANY,
+    NONE,
     OFF_SPAN,
-    RANK,
-    ROUND,
-    SENTINEL,
-    START,
-    STEPS,
-    TOP,
-    UNCAPPED,
-    UNCAPPED_TOP,
-    Z_START,
-    Sentinels,
-    book,
-    first_slot,
+    Lists,
+    Record,
+    Records,
+    new_clusters,
+    new_control,
+    new_place,
+    new_stats,
+    record,
 )
-from sketchbandits.policies.cslb.sentinel import best_slot, next_arm
+from sketchbandits.policies.cslb.sentinel import next_slot
 from sketchbandits.policies.cslb.shortlist import (
     LEAST_ARMS,
-    PULLS,
+    core_length,
     evaluate_all,
     fit_of,
-    room_for,
     start_lists,
     step_listed,
+    whitened_of,
 )
-from sketchbandits.policies.cslb.tournament import build_tree, first_cluster, put_sentinel, scan_clusters
-from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, register
+from sketchbandits.policies.cslb.tournament import fill_tree, n_leaves
+from sketchbandits.policies.parameters import Shared
+from sketchbandits.policies.rounds import (
+    AFTER,
+    BEFORE,
+    CHOOSE,
+    DONE,
+    LOST,
+    MEAN,
+    PLAY,
+    SUM,
+    WIDTH2,
+    next_event,
+    register,
+)
 
 
 class CoordinateState(NamedTuple):
-    """`Sentinels`; per cluster its coordinates and whitened coordinates (rank x size) and its core.
+    """CS-LB in coordinates; `layout` explains the arrays."""
 
-    The core of a cluster of at most 2 r arms is the Gram matrix ``Z V^-1 Z'`` (size x size), of a larger one the
-    inverse ``V^-1`` in whitened coordinates (rank x rank), with the estimate and the map to them: whichever makes a
-    round cheaper. Of a huge one it is a fit
-    with its shortlists, whose slots stand in ``listed``; there ``stats`` are those of the last look at all arms.
-    """
+    control: Annotated[Records, "1", CONTROL_RECORD]
+    clusters: Annotated[Records, "k", CLUSTER_RECORD]
+    place: Annotated[Ints, "4 s"]
+    stats: Annotated[Floats, "7 s"]
+    fits: Annotated[Floats, "f"]
 
-    choice: Ints
-    counts: Ints
-    place: Ints
-    stats: Floats
-    shape: Ints
-    level: Floats
-    clock: Ints
-    radius: Floats
-    coordinates: Floats
-    whitened: Floats
-    core: Floats
-    listed: Ints
-    tree: Floats
-    work: Floats
+    @property
+    def choice(self) -> Ints:
+        """The next arm."""
+        choice: Ints = self.control["choice"]
+        return choice
+
+    @property
+    def counts(self) -> Ints:
+        """Per slot: rewards recorded."""
+        return self.place[COUNT]
 
 
-def lay_out(shape: Ints, ranks: Ints, scan: str) -> int:
-    """Say for each cluster how its statistics are kept and where; return how many whole numbers the lists take."""
-    sizes = np.diff(shape[:, START])
+class ListedState(CoordinateState):
+    """The same where some cluster keeps shortlists: a type of its own, for which kernels are compiled with them."""
+
+    __slots__ = ()
+
+
+def typed(state: CoordinateState) -> CoordinateState:
+    """A state as the type that its clusters need."""
+    listed = (state.clusters["form"] == LISTED).any()
+    return (ListedState if listed else CoordinateState)(*state)
+
+
+def lay_out(control: Records, clusters: Records, scan: str) -> int:
+    """Say for each cluster how its statistics are kept and where; returns how many numbers ``fits`` must hold."""
+    n, r = clusters["size"], clusters["rank"]
     least = {"auto": LEAST_ARMS, "shortlist": 1, "full": np.iinfo(np.int64).max}[scan]
-    many = np.where((sizes >= least) & (ranks > 0), LISTED, MANY)
-    shape[:-1, FORM] = np.where(sizes <= 2 * ranks, FEW, many)
-    cores, lists = np.where(shape[:-1, FORM] == FEW, sizes**2, 2 * ranks**2 + ranks), np.zeros_like(sizes)
-    for c in np.flatnonzero(shape[:-1, FORM] == LISTED):
-        cores[c], lists[c] = room_for(int(sizes[c]), int(ranks[c]))
-    shape[1:, Z_START], shape[1:, A_START] = np.cumsum(sizes * ranks), np.cumsum(cores)
-    shape[1:, L_START] = np.cumsum(lists)
-    return int(lists.sum())
+    many = np.where((n >= least) & (r > 0), LISTED, MANY)
+    clusters["form"] = np.where(n <= 2 * r, FEW, many)
+    cores = np.where(clusters["form"] == FEW, n**2, 2 * r**2 + r)
+    for c in np.flatnonzero(clusters["form"] == LISTED):
+        cores[c] = core_length(int(n[c]), int(r[c]))
+    lengths = 2 * n * r + cores
+    clusters["block"] = np.cumsum(lengths) - lengths
+    clusters["core"] = clusters["block"] + 2 * n * r
+    control["tree"], control["leaves"] = lengths.sum(), n_leaves(clusters.size)
+    control["work"] = control["tree"] + 4 * control["leaves"]
+    return int(control["work"][0] + n.sum() + 2 * r.max() + 2)
 
 
-def build(
-    arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floats, scan: str = "auto"
-) -> CoordinateState:
+class Setting(NamedTuple):
+    """What the state of a policy with clusters is built from."""
+
+    shared: Shared
+    radius: Records
+    capped: bool
+    log_share: float
+    scan: str
+    rows: int  # of ``stats``
+
+
+def build(arms: Floats, partition: Partition, setting: Setting) -> CoordinateState:
     """The state before the first reward."""
-    shape, order, ranks = sentinels.shape, sentinels.place[ARM_AT], partition.ranks
-    listed = np.zeros(lay_out(shape, ranks, scan), np.int64)
-    coordinates = np.empty(shape[-1, Z_START])
-    rows = np.concatenate([[0], np.cumsum(ranks)])
-    for c in range(partition.n_clusters):
-        members = order[shape[c, START] : shape[c + 1, START]]
-        block = partition.bases[rows[c] : rows[c + 1]] @ arms[members].T
-        coordinates[shape[c, Z_START] : shape[c + 1, Z_START]] = block.ravel()
-    state = CoordinateState(
-        *sentinels,
-        radius=radius,
-        coordinates=coordinates,
-        whitened=np.empty_like(coordinates),
-        core=np.zeros(shape[-1, A_START]),
-        listed=listed,
-        tree=build_tree(sentinels.level),
-        work=np.zeros(arms.shape[0] + int(ranks.max()) + 2),
-    )
-    refit_all(state)
-    return state
+    control = new_control(setting.radius, capped=setting.capped)
+    sizes = np.bincount(partition.labels, minlength=partition.n_clusters)
+    clusters = new_clusters(sizes, partition.ranks, setting.log_share)
+    place = new_place(partition)
+    stats = new_stats(partition, arms, place, setting.shared, capped=setting.capped, rows=setting.rows)
+    fits = np.zeros(lay_out(control, clusters, setting.scan))
+    rows = np.concatenate([[0], np.cumsum(partition.ranks)])
+    for c, own in enumerate(clusters):
+        members = place[ARM_AT, own["start"] : own["start"] + own["size"]]
+        coordinates_of(own, fits)[:] = partition.bases[rows[c] : rows[c + 1]] @ arms[members].T
+        fit_without_rewards(own, stats, fits, float(setting.radius["ridge"][0]))
+    fill_tree(control, clusters, fits)
+    return typed(CoordinateState(control, clusters, place, stats, fits))
+
+
+def coordinates_of(own: Record, fits: Floats) -> Floats:
+    """A cluster's coordinates, (rank x size), for Python."""
+    r, n = int(own["rank"]), int(own["size"])
+    return fits[own["block"] : own["block"] + r * n].reshape(r, n)
+
+
+def fit_without_rewards(own: Record, stats: Floats, fits: Floats, ridge: float) -> None:
+    """What `refit_cluster` makes of a cluster without rewards, uncompiled: a first decision need not wait for it."""
+    if own["rank"] == 0:
+        return
+    r, first, n = int(own["rank"]), int(own["start"]), int(own["size"])
+    Z, start = coordinates_of(own, fits), int(own["core"])
+    W = fits[start - r * n : start].reshape(r, n)
+    W[:] = np.where(np.abs(Z) > ROUNDING * np.sqrt((Z**2).sum(axis=0)), Z / np.sqrt(ridge), 0.0)
+    stats[MEAN, first : first + n], stats[WIDTH2, first : first + n] = 0.0, (W**2).sum(axis=0)
+    if own["form"] == FEW:
+        fits[start : start + n * n] = (W.T @ W).ravel()
+        return
+    fits[start : start + r * r] = np.eye(r).ravel()
+    if own["form"] == MANY:
+        frame_of(own, fits)[:] = np.eye(r) / np.sqrt(ridge)
+    else:
+        start_lists(own, fits, np.zeros(r))
 
 
 @kernel
-def refit_all(state: CoordinateState) -> None:
-    """`refit_cluster` of every cluster."""
-    for c in range(state.level.shape[0]):
-        refit_cluster(
-            state.counts,
-            state.stats,
-            state.shape,
-            state.level,
-            state.radius,
-            state.coordinates,
-            state.whitened,
-            state.core,
-            state.listed,
-            state.work,
-            c,
-        )
+def estimate_of(own: Record, fits: Floats) -> Floats:
+    """The estimate of a cluster of MANY arms, in whitened coordinates."""
+    r = own["rank"]
+    start = own["core"] + r * r
+    return fits[start : start + r]
 
 
 @kernel
-def refit_cluster(
-    counts: Ints,
-    stats: Floats,
-    shape: Ints,
-    level: Floats,
-    radius: Floats,
-    coordinates: Floats,
-    whitened: Floats,
-    core: Floats,
-    listed: Ints,
-    work: Floats,
-    c: int,
-) -> None:
-    """Statistics of cluster ``c`` from its per-arm counts and sums alone, in freshly whitened coordinates."""
-    first, n, r = shape[c, START], shape[c + 1, START] - shape[c, START], shape[c, RANK]
-    level[c, GROWTH] = 1.0
-    shape[c, STEPS] = 0
+def frame_of(own: Record, fits: Floats) -> Floats:
+    """The map from the coordinates of a cluster of MANY arms to its whitened ones."""
+    r = own["rank"]
+    start = own["core"] + r * r + r
+    return fits[start : start + r * r].reshape(r, r)
+
+
+@kernel
+def refit_cluster(control: Record, own: Record, place: Ints, stats: Floats, fits: Floats) -> None:
+    """Statistics of a cluster from its per-arm counts and sums alone, in freshly whitened coordinates."""
+    first, n, r, form = own["start"], own["size"], own["rank"], own["form"]
+    own["growth"] = 1.0
+    own["steps"] = 0
     if r == 0:
         return
-    z0, z1 = shape[c, Z_START], shape[c + 1, Z_START]
-    Z, W = coordinates[z0:z1].reshape(r, n), whitened[z0:z1].reshape(r, n)
-    own, mine, form = stats[:, first : first + n], core[shape[c, A_START] : shape[c + 1, A_START]], shape[c, FORM]
+    Z, W = fits[own["block"] : own["block"] + r * n].reshape(r, n), whitened_of(own, fits)
     if form == MANY:
-        theta, frame = estimate_of(core, shape[c, A_START], r), frame_of(core, shape[c, A_START], r)
+        theta, frame = estimate_of(own, fits), frame_of(own, fits)
     else:
-        theta, frame = work[:r], np.empty((r, r))
-    sums, lost = own[SUM], own[LOST]
-    level[c, LOGDET] = whiten(Z, counts[first : first + n], sums, lost, radius[RIDGE], W, theta, frame)
-    evaluate(W, theta, own[MEAN], own[WIDTH2])
+        theta, frame = fits[control["work"] : control["work"] + r], np.empty((r, r))
+    arms, counts, ridge = stats[:, first : first + n], place[COUNT, first : first + n], control["radius"]["ridge"]
+    own["logdet"] = whiten(Z, counts, arms[SUM], arms[LOST], ridge, W, theta, frame)
+    evaluate(W, theta, arms[MEAN], arms[WIDTH2])
+    start = own["core"]
     if form == FEW:
-        gram(W, mine.reshape(n, n))
+        gram(W, fits[start : start + n * n].reshape(n, n))
     elif form == MANY:
-        identity(mine[: r * r].reshape(r, r))
+        identity(fits[start : start + r * r].reshape(r, r))
     else:
-        start_lists(core, listed, shape[c, A_START], shape[c, L_START], n, r, theta)
+        start_lists(own, fits, theta)
 
 
 @kernel
-def estimate_of(core: Floats, start: int, r: int) -> Floats:
-    """The estimate of a cluster of many arms, in whitened coordinates."""
-    return core[start + r * r : start + r * r + r]
+def refit(state: Any, c: int) -> None:
+    """`refit_cluster` on a state."""
+    refit_cluster(state.control[0], state.clusters[c], state.place, state.stats, state.fits)
+
+
+def refit_due(state: Any) -> None:
+    """The refit that a step has asked for."""
+    refit(state, int(state.control["refit"][0]))
+    state.control["refit"] = NONE
 
 
 @kernel
-def frame_of(core: Floats, start: int, r: int) -> Floats:
-    """The map from a cluster's coordinates to its whitened ones."""
-    return core[start + r * r + r : start + 2 * r * r + r].reshape(r, r)
-
-
-@kernel
-def step_many(
-    stats: Floats, shape: Ints, whitened: Floats, core: Floats, work: Floats, c: int, slot: int, reward: float
-) -> float:
+def step_many(own: Record, stats: Floats, fits: Floats, work: int, slot: int, reward: float) -> float:
     """A pull in a cluster of many arms."""
-    first, n, r = shape[c, START], shape[c + 1, START] - shape[c, START], shape[c, RANK]
-    W = whitened[shape[c, Z_START] : shape[c + 1, Z_START]].reshape(r, n)
-    start = shape[c, A_START]
-    A, theta = core[start : start + r * r].reshape(r, r), estimate_of(core, start, r)
+    first, n, r, start = own["start"], own["size"], own["rank"], own["core"]
+    A, theta = fits[start : start + r * r].reshape(r, r), estimate_of(own, fits)
     mean, width2 = stats[MEAN, first : first + n], stats[WIDTH2, first : first + n]
-    error = reward - stats[MEAN, slot]
-    D = ridge_step(A, W, mean, width2, work[:r], work[r : r + n], slot - first, reward)
+    error, u = reward - stats[MEAN, slot], fits[work : work + 2 * r + n]
+    D = ridge_step(A, whitened_of(own, fits), mean, width2, u, slot - first, reward)
     if 1.0 <= D <= MAX_STEP:
         for k in range(r):
-            theta[k] += work[k] * error / D
+            theta[k] += u[k] * error / D
     return D
 
 
 @kernel
-def step_few(stats: Floats, shape: Ints, core: Floats, work: Floats, c: int, slot: int, reward: float) -> float:
-    """A pull in a cluster of few arms."""
-    first, n = shape[c, START], shape[c + 1, START] - shape[c, START]
-    return gram_step(core, shape[c, A_START], stats, first, n, slot - first, reward, work)
-
-
-@kernel
-def is_sound(shape: Ints, level: Floats, c: int, D: float) -> bool:
+def is_sound(own: Record, D: float) -> bool:
     """Count a step that multiplied det V by ``D``; False where the cluster needs a refit instead."""
     if not 1.0 <= D <= MAX_STEP:
         return False
-    level[c, GROWTH] *= D
-    shape[c, STEPS] += 1
-    return level[c, GROWTH] <= MAX_GROWTH and shape[c, STEPS] < MAX_STEPS
+    own["growth"] *= D
+    own["steps"] += 1
+    return own["growth"] <= MAX_GROWTH and own["steps"] < MAX_STEPS
 
 
 @kernel
-def flat_absorb(
-    counts: Ints,
-    place: Ints,
-    stats: Floats,
-    shape: Ints,
-    level: Floats,
-    clock: Ints,
-    radius: Floats,
-    coordinates: Floats,
-    whitened: Floats,
-    core: Floats,
-    listed: Ints,
-    work: Floats,
-    arm: int,
-    reward: float,
-) -> None:
-    """Book a reward into its cluster."""
-    slot = book(counts, place, stats, shape, clock, arm, reward)
-    c = clock[CHANGED]
-    level[c, LEAK] += stats[OFF_SPAN, slot] ** 2
-    if shape[c, FORM] == FEW:
-        D = step_few(stats, shape, core, work, c, slot, reward)
-    elif shape[c, FORM] == MANY:
-        D = step_many(stats, shape, whitened, core, work, c, slot, reward)
-    else:
-        D = step_listed(shape, whitened, core, listed, work, c, slot, reward)
-    if not is_sound(shape, level, c, D):
-        refit_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c)
+def step_cluster(
+    control: Record, own: Record, stats: Floats, fits: Floats, slot: int, reward: float, lists: Lists
+) -> float:
+    """A pull in its cluster's fit; returns the factor by which det V grows."""
+    own["leak"] += stats[OFF_SPAN, slot] ** 2
+    first, work = own["start"], control["work"]
+    if own["form"] == FEW:
+        return gram_step(fits, own["core"], work, stats, first, own["size"], slot - first, reward)
+    if lists is not None and own["form"] == LISTED:
+        return step_listed(own, fits, whitened_of(own, fits), work, slot - first, reward)
+    return step_many(own, stats, fits, work, slot, reward)
 
 
-@kernel
-def absorb(state: CoordinateState, arm: int, reward: float) -> None:
-    """Book a reward into its cluster."""
-    flat_absorb(
-        state.counts,
-        state.place,
-        state.stats,
-        state.shape,
-        state.level,
-        state.clock,
-        state.radius,
-        state.coordinates,
-        state.whitened,
-        state.core,
-        state.listed,
-        state.work,
-        arm,
-        reward,
-    )
-
-
-@kernel
-def choose(state: CoordinateState) -> None:
-    """Write the next arm into the state."""
-    state.choice[0] = next_arm(
-        state.place,
-        state.stats,
-        state.shape,
-        state.level,
-        state.tree,
-        state.clock,
-        state.radius,
-        state.whitened,
-        state.core,
-        state.listed,
-        state.work,
-    )
-
-
-@kernel
+@inlined_kernel
 def flat_step(
-    choice: Ints,
-    counts: Ints,
-    place: Ints,
-    stats: Floats,
-    shape: Ints,
-    level: Floats,
-    clock: Ints,
-    radius: Floats,
-    coordinates: Floats,
-    whitened: Floats,
-    core: Floats,
-    listed: Ints,
-    tree: Floats,
-    work: Floats,
-    arm: int,
-    reward: float,
-) -> None:
-    """`rounds.general_step` on the state's fields: Numba takes arrays from Python in half the time of their tuple."""
-    flat_absorb(
-        counts, place, stats, shape, level, clock, radius, coordinates, whitened, core, listed, work, arm, reward
-    )
-    choice[0] = next_arm(place, stats, shape, level, tree, clock, radius, whitened, core, listed, work)
+    control: Records, clusters: Records, place: Ints, stats: Floats, fits: Floats, arm: int, reward: float, lists: Lists
+) -> int:
+    """`rounds.general_step` on the state's fields: Python passes arrays in half the time that their tuple takes.
+
+    Arm -1 stands for a choice without a reward. Where the radius is a user's function, Python asks it in between.
+    """
+    head = control[0]
+    if arm >= 0:
+        if head["refit"] != NONE:
+            return BEFORE
+        slot = record(head, clusters, place, stats, arm, reward)
+        c = head["changed"]
+        own = clusters[c]
+        if not is_sound(own, step_cluster(head, own, stats, fits, slot, reward, lists)):
+            head["refit"] = c
+            return AFTER
+        if head["radius"]["kind"] == FIXED:
+            return DONE
+    head["choice"] = place[ARM_AT, next_slot(head, clusters, stats, fits, lists)]
+    return DONE
 
 
 @kernel
-def flat_steps(
-    choice: Ints,
-    counts: Ints,
-    place: Ints,
-    stats: Floats,
-    shape: Ints,
-    level: Floats,
-    clock: Ints,
-    radius: Floats,
-    coordinates: Floats,
-    whitened: Floats,
-    core: Floats,
-    listed: Ints,
-    tree: Floats,
-    work: Floats,
-    arms: Ints,
-    rewards: Floats,
-    matches: bool,
-    choices: Ints,
-) -> None:
-    """`rounds.general_steps` on the state's fields."""
-    for t in range(arms.size):
-        choices[t] = choice[0]
-        if not matches or choices[t] == arms[t]:
-            flat_absorb(
-                counts,
-                place,
-                stats,
-                shape,
-                level,
-                clock,
-                radius,
-                coordinates,
-                whitened,
-                core,
-                listed,
-                work,
-                arms[t],
-                rewards[t],
-            )
-            choice[0] = next_arm(place, stats, shape, level, tree, clock, radius, whitened, core, listed, work)
-
-
-@kernel
-def play(state: CoordinateState, means: Floats, gaps: Floats, noise: Floats) -> float:
-    """`rounds.general_play` with the state's arrays at hand and the paper's choice in line: a sixth of the time."""
-    choice, counts, place, stats, shape, level, clock = (
-        state.choice,
-        state.counts,
-        state.place,
-        state.stats,
-        state.shape,
-        state.level,
-        state.clock,
-    )
-    radius, coordinates, whitened, core, listed, tree, work = (
-        state.radius,
-        state.coordinates,
-        state.whitened,
-        state.core,
-        state.listed,
-        state.tree,
-        state.work,
-    )
-    dim, rate, scale, bias, share = radius[DIM], radius[RATE], radius[NOISE], radius[BIAS], radius[LOG_SHARE]
-    regret = 0.0
-    for t in range(noise.size):
-        arm = choice[0]
-        regret += gaps[arm]
-        reward = means[arm] + noise[t]
-        slot = book(counts, place, stats, shape, clock, arm, reward)
-        c = clock[CHANGED]
-        first, last = shape[c, START], shape[c + 1, START]
-        form = shape[c, FORM]
-        level[c, LEAK] += stats[OFF_SPAN, slot] ** 2
-        if form == FEW:
-            D = gram_step(core, shape[c, A_START], stats, first, last - first, slot - first, reward, work)
-        elif form == MANY:
-            D = step_many(stats, shape, whitened, core, work, c, slot, reward)
-        else:
-            D = step_listed(shape, whitened, core, listed, work, c, slot, reward)
-        if not is_sound(shape, level, c, D):
-            refit_cluster(counts, stats, shape, level, radius, coordinates, whitened, core, listed, work, c)
-        if clock[CAPPED] == 1 or form == LISTED:
-            choice[0] = next_arm(place, stats, shape, level, tree, clock, radius, whitened, core, listed, work)
+def loop_with(
+    state: Any, events: Records, payoffs: Floats, noise: Floats, total: Floats, mode: int, start: int, lists: Lists
+) -> int:
+    """`rounds.general_loop` with the round in line."""
+    control, clusters, place, stats, fits = state.control, state.clusters, state.place, state.stats, state.fits
+    head = control[0]
+    for t in range(start, noise.size if mode == PLAY else events.size):
+        arm, reward = next_event(head["choice"], events, payoffs, noise, total, mode, t)
+        if arm < 0:
             continue
-        beta = ellipsoid_radius(closed_information(clock[ROUND], dim, rate), scale, bias, share)
-        best = first_slot(stats, first, last, beta, work)
-        # Calls are handed as few arrays as can be: each costs two counts of references.
-        if tree.shape[1] > 0:
-            put_sentinel(level, tree, c, work[TOP], work[UNCAPPED_TOP])
-            winner = first_cluster(level, tree)
-        else:
-            level[c, SENTINEL], level[c, UNCAPPED] = work[TOP], work[UNCAPPED_TOP]
-            winner = scan_clusters(level)
-        if winner != c:
-            if shape[winner, FORM] == LISTED:
-                best = best_slot(stats, shape, clock, whitened, core, listed, work, winner, beta)
-            else:
-                best = first_slot(stats, shape[winner, START], shape[winner + 1, START], beta, work)
-        choice[0] = place[ARM_AT, best]
-    return regret
+        code = flat_step(control, clusters, place, stats, fits, arm, reward, lists)
+        if code != DONE:
+            return t if code == BEFORE else t + 1
+    return -1
 
 
 @kernel
-def look_at_all(state: CoordinateState, c: int, stats: Floats) -> None:
+def evaluate_listed(own: Record, fits: Floats, stats: Floats) -> None:
     """Bring the columns of a cluster with shortlists up to date in ``stats``, a copy: nothing of the state changes."""
-    first, n, r = state.shape[c, START], state.shape[c + 1, START] - state.shape[c, START], state.shape[c, RANK]
-    W = state.whitened[state.shape[c, Z_START] : state.shape[c + 1, Z_START]].reshape(r, n)
-    own, pulls = stats[:, first : first + n], state.listed[state.shape[c, L_START] + PULLS]
-    evaluate_all(fit_of(state.core, state.shape[c, A_START], r), pulls, W, own[MEAN], own[WIDTH2], np.empty(n))
+    first, n = own["start"], own["size"]
+    arms = stats[:, first : first + n]
+    evaluate_all(fit_of(own, fits), own["pulls"], whitened_of(own, fits), arms[MEAN], arms[WIDTH2], np.empty(n))
 
 
-def current_stats(state: CoordinateState) -> Floats:
+def current_stats(state: Any) -> Floats:
     """The statistics of every slot as of the last reward."""
-    listed = np.flatnonzero(state.shape[:-1, FORM] == LISTED)
+    listed = np.flatnonzero(state.clusters["form"] == LISTED)
     if not listed.size:
-        return state.stats
+        stats: Floats = state.stats
+        return stats
     stats = state.stats.copy()
     for c in listed.tolist():
-        look_at_all(state, c, stats)
+        evaluate_listed(state.clusters[c], state.fits, stats)
     return stats
 
 
-def step(state: CoordinateState, arm: int, reward: float) -> None:
-    """`flat_step` on a state."""
-    flat_step(*state, arm, reward)
+def _register(state_type: type, lists: Lists) -> None:
+    def step(state: CoordinateState, arm: int, reward: float, mode: int) -> int:
+        control, clusters, place, stats, fits = state
+        return flat_step(control, clusters, place, stats, fits, -1 if mode == CHOOSE else arm, reward, lists)
+
+    def loop(state: Any, *rounds: Any) -> int:
+        result: int = loop_with(state, *rounds, lists)  # type: ignore[call-arg]
+        return result
+
+    register(state_type, refit=refit_due, step=step, loop=loop)
 
 
-def steps(state: CoordinateState, arms: Ints, rewards: Floats, matches: bool, choices: Ints) -> None:
-    """`flat_steps` on a state."""
-    flat_steps(*state, arms, rewards, matches, choices)
-
-
-register(CoordinateState, absorb=absorb, choose=choose, step=step, steps=steps, play=play)
-
-State = CoordinateState
+_register(CoordinateState, None)
+_register(ListedState, True)

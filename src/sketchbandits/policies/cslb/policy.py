@@ -38,61 +38,25 @@ from sketchbandits import validate
 from sketchbandits.confidence import radius_value
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.cslb import coordinates as cslb_coordinates
-from sketchbandits.policies.cslb import sketch as cslb_sketch
+from sketchbandits.policies.cslb import coordinates, sketch
 from sketchbandits.policies.cslb.changing_clusters import ChangingClusters, check_partition, warn_of_tolerance
-from sketchbandits.policies.cslb.layout import (
-    BETA,
-    CAP,
-    CHANGED,
-    CLUSTER,
-    FORM,
-    GROWTH,
-    LISTED,
-    LOGDET,
-    NEGLIGIBLE,
-    OFF_SPAN,
-    ROUND,
-    SAMPLES,
-    SHARE,
-    SLOT,
-    Sentinels,
-)
-from sketchbandits.policies.cslb.sentinel import lists_of, set_all_sentinels, set_sentinel
-from sketchbandits.policies.cslb.spare_slots import refit
+from sketchbandits.policies.cslb.format_1 import convert_clusters
+from sketchbandits.policies.cslb.layout import CAP, CLUSTER, EVERY, N_STATS, NEGLIGIBLE, OFF_SPAN, SLOT, Records
+from sketchbandits.policies.cslb.saved import check_fits, check_literal
 from sketchbandits.policies.guard import exclusive
-from sketchbandits.policies.parameters import Radius, Shared, called_radius, check_radius, check_shared, radius_array
+from sketchbandits.policies.parameters import Radius, Shared, called_radius, check_radius, check_shared, radius_record
 from sketchbandits.policies.pending.clusters import cluster_outlook
 from sketchbandits.policies.pending.rule import Outlook
-from sketchbandits.policies.rounds import MEAN, WIDTH2, choose
+from sketchbandits.policies.rounds import MEAN, WIDTH2
 from sketchbandits.snapshot import Saved
 
-_ENGINES = {"coordinates": cslb_coordinates, "sketch": cslb_sketch}
+_ENGINES: dict[str, Any] = {"coordinates": coordinates, "sketch": sketch}
 
 
 @functools.cache
-def _compile_warm_up(engine: str) -> None:
-    """Compile, or load, the warm-up's kernels once on two arms, so that the warm-up's time is its own."""
-    arms, shared = np.eye(2), Shared(1.0, 1.0, 1.0, 1.0, 0.5)
-    partition = Partition.first_fit(arms, sketch_size=1)
-    sentinels = Sentinels.build(partition, arms, shared, capped=True)
-    radius = radius_array("logdet", shared, dim=0, log_share=1.0)
-    state = _ENGINES[engine].build(arms, partition, sentinels, radius)
-    set_all_sentinels(*_for_sentinels(state))
-
-
-def _for_sentinels(state: Any) -> tuple[Any, ...]:
-    """What `set_sentinel` takes of a state of either engine."""
-    return (
-        state.stats,
-        state.shape,
-        state.level,
-        state.tree,
-        state.clock,
-        state.radius,
-        *lists_of(state),
-        state.work,
-    )
+def _compile_warm_up() -> None:
+    """Compile, or load, the partition's kernels once on two arms, so that the warm-up's time is its own."""
+    Partition.first_fit(np.eye(2), sketch_size=1)
 
 
 class CSLB(ChangingClusters):
@@ -147,7 +111,7 @@ class CSLB(ChangingClusters):
             "horizon": horizon,
         }
         self._decide_pending()
-        _compile_warm_up(engine)
+        _compile_warm_up()
         with self._warm_up():
             # The caller's own array, not our float64 copy of it: a float32 input has its own tolerance.
             self._partition = partition or Partition.first_fit(
@@ -165,51 +129,48 @@ class CSLB(ChangingClusters):
 
     def _build_state(self, partitions: int = 1) -> None:
         """The state before the first reward, on the ``partitions``-th partition."""
-        capped, engine = self.settings["radius"] != "paper", _ENGINES[self.settings["engine"]]
-        shared = Shared(**{name: self.settings[name] for name in Shared._fields})
-        log_share = self._share(self.partition.n_clusters, partitions)
-        sentinels = Sentinels.build(self.partition, self.arms, shared, capped=capped, log_share=log_share)
-        self.state = engine.build(self.arms, self.partition, sentinels, self._radius_array(shared), self._scan)
-        if capped:
-            self._set_all_sentinels()
+        engine, shared = _ENGINES[self.settings["engine"]], Shared(**{k: self.settings[k] for k in Shared._fields})
+        setting = coordinates.Setting(
+            shared=shared,
+            radius=self._radius_record(shared),
+            capped=self.settings["radius"] != "paper",
+            log_share=self._share(self.partition.n_clusters, partitions),
+            scan=self._scan,
+            rows=N_STATS,
+        )
+        self.state = engine.build(self.arms, self.partition, setting)
+        if setting.capped:
+            self.state.control["changed"] = EVERY
 
-    def _radius_array(self, shared: Shared) -> Floats:
+    def _radius_record(self, shared: Shared) -> Records:
         radius, n_clusters = self.settings["radius"], self.partition.n_clusters
         if radius != "paper":
-            return radius_array(radius, shared, dim=0, log_share=0.0)  # every cluster has a share of its own
+            return radius_record(radius, shared, dim=0, log_share=0.0)  # every cluster has a share of its own
         l = self.settings["sketch_size"]
         ratio = self.n_arms / l
         if self.n_arms < l:
             l = max(1, int(self.partition.ranks.max()))
             ratio = max(self.n_arms / l, n_clusters)
-        return radius_array("closed", shared, dim=l, log_share=math.log(ratio / shared.delta))
-
-    def _set_all_sentinels(self) -> None:
-        arrays = _for_sentinels(self.state)
-        if not self._radius_is_function:
-            set_all_sentinels(*arrays)
-            self.state.clock[CHANGED] = self.partition.n_clusters - 1
-            return
-        for cluster in range(self.partition.n_clusters):
-            self.state.clock[CHANGED] = cluster
-            self._refresh_radius()
-            set_sentinel(*(*arrays, cluster))
+        return radius_record("closed", shared, dim=l, log_share=math.log(ratio / shared.delta))
 
     def _refresh_radius(self) -> None:
-        if self._radius_is_function:
-            level, c = self.state.level, self.state.clock[CHANGED]
-            logdet = float(level[c, LOGDET] + np.log(level[c, GROWTH]))
-            level[c, BETA] = called_radius(self.settings["radius"], self.state.shape[c, SAMPLES], logdet)
+        if not self._radius_is_function:
+            return
+        changed, clusters = int(self.state.control["changed"][0]), self.state.clusters
+        for c in range(clusters.size) if changed < 0 else (changed,):
+            own = clusters[c]
+            logdet = float(own["logdet"] + np.log(own["growth"]))
+            own["beta"] = called_radius(self.settings["radius"], own["samples"], logdet)
 
     @exclusive
     def bounds(self) -> Floats:
         """The upper confidence bound of every arm: Eq. (2) with today's radius, or the capped bounds of its cluster."""
         state = self.state
         if self.settings["radius"] == "paper":
-            beta: Any = radius_value(state.radius, state.clock[ROUND], 0.0)
+            beta: Any = radius_value(state.control[0]["radius"], state.control[0]["round"], 0.0)
         else:
-            beta = state.level[state.place[CLUSTER, : self.n_arms], BETA]
-        stats = _ENGINES[self.settings["engine"]].current_stats(state)[:, state.place[SLOT, : self.n_arms]]
+            beta = state.clusters["beta"][state.place[CLUSTER, : self.n_arms]]
+        stats = coordinates.current_stats(state)[:, state.place[SLOT, : self.n_arms]]
         off = self.settings["theta_norm"] * stats[OFF_SPAN]
         return np.minimum(stats[CAP], stats[MEAN] + beta * np.sqrt(stats[WIDTH2]) + off)
 
@@ -230,36 +191,41 @@ class CSLB(ChangingClusters):
             raise ValueError(f"arms may come and go with radius='logdet' and engine='coordinates' only, got {given}")
 
     def _begin_later_shares(self) -> None:
-        k, level = self.partition.n_clusters, self.state.level
-        level[:, SHARE] += math.log((k + 1) / k)
-        set_all_sentinels(*_for_sentinels(self.state))
-
-    def _renew(self, clusters: set[int], *, lists_too: bool = False) -> None:
-        for c in sorted(clusters):
-            if lists_too and self.state.shape[c, FORM] == LISTED:
-                refit(self.state, c)
-            set_sentinel(*(*_for_sentinels(self.state), c))
-        choose(self.state)
-
-    def _renew_all(self) -> None:
-        self._set_all_sentinels()
+        k = self.partition.n_clusters
+        self.state.clusters["share"] += math.log((k + 1) / k)
+        self._renew_all()
 
     def _share(self, count: int, partitions: int) -> float:
         later = partitions * (partitions + 1) * (count + 1) if partitions > 1 else count
         return math.log(later / self.settings["delta"])
 
     def _outlook(self) -> Outlook:
-        state, radius = self.state, self.state.level[:, BETA]
+        state, radius = self.state, self.state.clusters["beta"]
         if self.settings["radius"] == "paper":
-            radius = np.full_like(radius, radius_value(state.radius, state.clock[ROUND], 0.0))
+            radius = np.full_like(radius, radius_value(state.control[0]["radius"], state.control[0]["round"], 0.0))
         return cluster_outlook(state, radius)
 
     @property
     @exclusive
     def counts(self) -> NDArray[np.int64]:
-        """How many rewards were booked for each arm."""
+        """How many rewards were recorded for each arm."""
         return np.array(self.state.counts[self.state.place[SLOT, : self.n_arms]])
 
     @classmethod
+    def _converted(cls, saved: Saved) -> Saved:
+        if saved.format == 1:
+            coarse = saved.settings["tolerance"] > NEGLIGIBLE
+            convert_clusters(saved, saved.settings["engine"], "full" if coarse else saved.settings["scan"])
+        return saved
+
+    def _check_indices(self, saved: Saved) -> None:
+        super()._check_indices(saved)
+        if self.settings["engine"] == "sketch":
+            check_literal(saved, self.state)
+            return
+        check_fits(saved, self.state, self._scan)
+        self.state = coordinates.typed(self.state)
+
+    @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:
-        return _ENGINES[settings["engine"]].State
+        return sketch.LiteralState if settings["engine"] == "sketch" else coordinates.CoordinateState

@@ -1,122 +1,58 @@
 """CS-LB's choice, the same for both engines: the cluster that changed renews its sentinel, then the largest acts."""
 
-from typing import Any
-
-import numpy as np
-
 from sketchbandits.confidence import radius_value
 from sketchbandits.kernels.compiled import kernel
-from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.cslb.layout import (
-    ARM_AT,
-    BEST,
-    BETA,
-    CAPPED,
-    CHANGED,
-    FORM,
+    EVERY,
     LISTED,
-    ROUND,
-    START,
+    NONE,
     TOP,
     UNCAPPED_TOP,
+    Lists,
+    Record,
+    Records,
     cluster_radius,
-    first_in,
+    first_capped_slot,
+    first_slot,
 )
 from sketchbandits.policies.cslb.shortlist import best_listed
 from sketchbandits.policies.cslb.tournament import first_capped_cluster, first_cluster, put_sentinel
 
 
 @kernel
-def best_slot(
-    stats: Floats,
-    shape: Ints,
-    clock: Ints,
-    whitened: Floats,
-    core: Floats,
-    listed: Ints,
-    work: Floats,
-    c: int,
-    beta: float,
-) -> int:
-    """The slot of cluster ``c`` with the largest bound; ``work`` gets the bound at TOP and UNCAPPED_TOP."""
-    if shape[c, FORM] == LISTED:
-        return best_listed(stats, shape, clock, whitened, core, listed, work, c, beta)
-    return first_in(stats, shape[c, START], shape[c + 1, START], beta, clock[CAPPED], work)
+def best_slot(control: Record, own: Record, stats: Floats, fits: Floats, beta: float, lists: Lists) -> int:
+    """The slot of a cluster with the largest bound; ``fits`` gets the bound at TOP and UNCAPPED_TOP."""
+    if lists is not None and own["form"] == LISTED:
+        return best_listed(control, own, stats, fits, beta)
+    first, last = own["start"], own["start"] + own["size"]
+    if control["capped"] == 1:
+        return first_capped_slot(stats, first, last, beta, fits, control["work"])
+    return first_slot(stats, first, last, beta, fits, control["work"])
 
 
 @kernel
-def set_sentinel(
-    stats: Floats,
-    shape: Ints,
-    level: Floats,
-    tree: Floats,
-    clock: Ints,
-    radius: Floats,
-    whitened: Floats,
-    core: Floats,
-    listed: Ints,
-    work: Floats,
-    c: int,
-) -> None:
-    """Give cluster ``c`` its radius, best slot and sentinel from its own statistics, with capped bounds."""
-    beta = cluster_radius(radius, shape, level, c)
-    shape[c, BEST] = best_slot(stats, shape, clock, whitened, core, listed, work, c, beta)
-    level[c, BETA] = beta
-    put_sentinel(level, tree, c, work[TOP], work[UNCAPPED_TOP])
+def next_slot(control: Record, clusters: Records, stats: Floats, fits: Floats, lists: Lists) -> int:
+    """Renew the sentinels of what has changed, then let the largest sentinel's cluster choose its slot.
 
-
-@kernel
-def set_all_sentinels(
-    stats: Floats,
-    shape: Ints,
-    level: Floats,
-    tree: Floats,
-    clock: Ints,
-    radius: Floats,
-    whitened: Floats,
-    core: Floats,
-    listed: Ints,
-    work: Floats,
-) -> None:
-    """`set_sentinel` of every cluster."""
-    for c in range(level.shape[0]):
-        set_sentinel(stats, shape, level, tree, clock, radius, whitened, core, listed, work, c)
-
-
-@kernel
-def next_arm(
-    place: Ints,
-    stats: Floats,
-    shape: Ints,
-    level: Floats,
-    tree: Floats,
-    clock: Ints,
-    radius: Floats,
-    whitened: Floats,
-    core: Floats,
-    listed: Ints,
-    work: Floats,
-) -> int:
-    """Renew the sentinel of the cluster that changed, then let the largest sentinel's cluster choose its arm."""
-    changed = clock[CHANGED]
-    if clock[CAPPED] == 1:
-        if clock[ROUND] > 1:
-            set_sentinel(stats, shape, level, tree, clock, radius, whitened, core, listed, work, changed)
-        return place[ARM_AT, shape[first_capped_cluster(level, tree), BEST]]
-    # The paper's radius is one for all clusters and grows with the round.
-    beta = radius_value(radius, clock[ROUND], 0.0)
-    slot = -1
-    if clock[ROUND] > 1:
-        slot = best_slot(stats, shape, clock, whitened, core, listed, work, changed, beta)
-        put_sentinel(level, tree, changed, work[TOP], work[UNCAPPED_TOP])
-    c = first_cluster(level, tree)
-    if c != changed or slot < 0:
-        slot = best_slot(stats, shape, clock, whitened, core, listed, work, c, beta)
-    return place[ARM_AT, slot]
-
-
-def lists_of(state: Any) -> tuple[Floats, Floats, Ints]:
-    """What `best_slot` needs of a state to search shortlists: nothing, in an engine that keeps none."""
-    if not hasattr(state, "listed"):
-        return np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
-    return state.whitened, state.core, state.listed
+    The paper's radius is one for all clusters and grows with the round: there the winner's bounds are taken anew.
+    Otherwise a cluster's bounds depend on its own data alone, and its best slot is known.
+    """
+    changed, capped = control["changed"], control["capped"] == 1
+    beta = 0.0 if capped else radius_value(control["radius"], control["round"], 0.0)
+    first, last, slot = changed, changed + 1, -1
+    if changed == EVERY:
+        first, last = 0, clusters.size
+    elif changed == NONE:
+        first, last = 0, 0
+    for c in range(first, last):
+        own = clusters[c]
+        if capped:
+            beta = own["beta"] = cluster_radius(control["radius"], own)
+        slot = best_slot(control, own, stats, fits, beta, lists)
+        own["best"] = slot
+        put_sentinel(control, own, c, fits, fits[TOP], fits[UNCAPPED_TOP])
+    if capped:
+        return clusters[first_capped_cluster(control, clusters, fits)]["best"]
+    winner = first_cluster(control, clusters, fits)
+    return slot if winner == changed else best_slot(control, clusters[winner], stats, fits, beta, lists)

@@ -1,4 +1,4 @@
-"""Exact search in huge clusters: shortlists, so that a round need not look at every arm.
+"""Exact search in huge clusters: shortlists, so that a round need not examine every arm.
 
 At some moment s every arm's mean ``m_s`` and width ``w_s`` (the V_s^-1 norm) are known. Later, at t,
 
@@ -10,7 +10,7 @@ within reach and the best bound of the list is above ``rest``, that is the best 
 
 Two lists, one inside the other (1/16 and 1/256 of the arms): the inner one is kept up to date by a rank-one step a
 pull; where it can no longer answer for the outer list, the outer list is evaluated and the inner one drawn anew; where
-that cannot answer for the cluster, all arms are. The room between beta and reach adapts: wider after a list was left
+that cannot answer for the cluster, all arms are. The margin between beta and reach adapts: wider after a list was left
 behind by the estimate, narrower after its rest was reached. Where arms are so alike that lists never help (a million
 duplicates), and in the first rounds, a round costs up to three times what a scan of the cluster does.
 
@@ -23,41 +23,25 @@ from typing import NamedTuple
 import numpy as np
 
 from sketchbandits.kernels.compiled import kernel
-from sketchbandits.kernels.linalg import (
-    MAX_STEP,
-    TILE,
-    Floats,
-    Ints,
-    assign,
-    combine,
-    dot,
-    downdate,
-    spread,
-    tie_threshold,
-)
+from sketchbandits.kernels.linalg import MAX_STEP, TILE, Floats, assign, combine, dot, downdate, tie_threshold
+from sketchbandits.kernels.whitening import spread
 from sketchbandits.policies.cslb.layout import (
-    A_START,
     CAP,
-    CAPPED,
-    L_START,
     OFFSET,
-    RANK,
-    START,
     TOP,
     UNCAPPED_TOP,
-    Z_START,
-    first_in,
+    Record,
+    first_capped_slot,
+    first_slot,
 )
 from sketchbandits.policies.rounds import MEAN, WIDTH2
 
 LEAST_ARMS = 4096  # clusters from this size on keep shortlists, unless asked otherwise
 OUTER, INNER = 16, 256  # the lists hold at most this part of the arms
 KEPT_PULLS = 4  # pulls that are applied to all arms one by one; after more the arms are evaluated afresh
-SLACK, CHANGE = 0.05, 1.5  # room for the radius at the start, as a share of it, and how it adapts
+SLACK, CHANGE = 0.05, 1.5  # how far reach begins above the radius, as a share of it, and how that adapts
 SLACK_RANGE = (1e-4, 1.0)
-REACH, ROOM, REST, REST_CAPPED = range(4)  # entries of a list's ``mark``
-PULLS, SIZES = 0, 1  # entries of ``listed``: pulls since all arms were evaluated, sizes of the lists, then their slots
-HEAD = 3
+REACH, MARGIN, REST, REST_CAPPED = range(4)  # entries of a list's ``mark``
 STATS = 6  # rows of a list's statistics, as in the state's ``stats``
 
 
@@ -77,8 +61,9 @@ class List(NamedTuple):
     theta: Floats
     mark: Floats
     stats: Floats
+    store: Floats  # what W is a part of
     W: Floats
-    slots: Ints
+    slots: Floats  # whole numbers
 
 
 @kernel
@@ -87,73 +72,81 @@ def capacity(n: int, k: int) -> int:
     return max(1, n // (OUTER if k == 0 else INNER))
 
 
-def room_for(n: int, r: int) -> tuple[int, int]:
-    """How many floats and whole numbers the lists of a cluster take."""
-    held = capacity(n, 0) + capacity(n, 1)
-    fit = 2 * r * r + r + KEPT_PULLS * (r + 2)
-    return fit + 2 * (r * r + r + 4) + held * (STATS + r), HEAD + held
+@kernel
+def fit_length(r: int) -> int:
+    """How many numbers a `Fit` takes."""
+    return 2 * r * r + r + KEPT_PULLS * (r + 2)
 
 
 @kernel
-def fit_of(core: Floats, a: int, r: int) -> Fit:
-    """Views of a cluster's fit, which starts at ``core[a]``."""
+def list_length(n: int, r: int, k: int) -> int:
+    """How many numbers list ``k`` takes."""
+    return r * r + r + 4 + capacity(n, k) * (STATS + r + 1)
+
+
+def core_length(n: int, r: int) -> int:
+    """How many numbers the fit and the lists of a cluster take."""
+    return fit_length(r) + list_length(n, r, 0) + list_length(n, r, 1)
+
+
+@kernel
+def fit_of(own: Record, fits: Floats) -> Fit:
+    """Views of a cluster's fit."""
+    r, a = own["rank"], own["core"]
     b = a + r * r
     c = b + r * r
     d = c + r
-    pulls = core[d : d + KEPT_PULLS * (r + 2)].reshape(KEPT_PULLS, r + 2)
-    return Fit(core[a:b].reshape(r, r), core[b:c].reshape(r, r), core[c:d], pulls)
+    pulls = fits[d : d + KEPT_PULLS * (r + 2)].reshape(KEPT_PULLS, r + 2)
+    return Fit(fits[a:b].reshape(r, r), fits[b:c].reshape(r, r), fits[c:d], pulls)
 
 
 @kernel
-def list_of(core: Floats, listed: Ints, a: int, l: int, n: int, r: int, k: int) -> List:
+def list_of(own: Record, fits: Floats, k: int) -> List:
     """Views of list ``k``."""
-    start = a + 2 * r * r + r + KEPT_PULLS * (r + 2)
-    slot = l + HEAD
+    n, r, size = own["size"], own["rank"], own["inner"] if k == 1 else own["outer"]
+    start = own["core"] + fit_length(r)
     if k == 1:
-        start += r * r + r + 4 + capacity(n, 0) * (STATS + r)
-        slot += capacity(n, 0)
-    m, size = capacity(n, k), listed[l + SIZES + k]
+        start += list_length(n, r, 0)
+    m = capacity(n, k)
     b = start + r * r
     c = b + r
     d = c + 4
     e = d + STATS * m
+    f = e + r * m
     return List(
-        core[start:b].reshape(r, r),
-        core[b:c],
-        core[c:d],
-        core[d:e].reshape(STATS, m),
-        core[e : e + r * size].reshape(r, size),
-        listed[slot : slot + m],
+        fits[start:b].reshape(r, r),
+        fits[b:c],
+        fits[c:d],
+        fits[d:e].reshape(STATS, m),
+        fits[e:f],
+        fits[e : e + r * size].reshape(r, size),
+        fits[f : f + m],
     )
 
 
 @kernel
-def start_lists(core: Floats, listed: Ints, a: int, l: int, n: int, r: int, theta: Floats) -> None:
+def start_lists(own: Record, fits: Floats, theta: Floats) -> None:
     """A fresh fit, V = I in newly whitened coordinates, all arms evaluated; the lists are void until they are drawn."""
-    fit = fit_of(core, a, r)
+    fit, r = fit_of(own, fits), own["rank"]
     for i in range(r):
         for j in range(r):
             fit.A[i, j] = fit.V[i, j] = 1.0 if i == j else 0.0
     assign(fit.theta, theta)
-    listed[l + PULLS] = 0
+    own["pulls"] = own["outer"] = own["inner"] = 0
     for k in range(2):
-        listed[l + SIZES + k] = 0
-        mark = list_of(core, listed, a, l, n, r, k).mark
+        mark = list_of(own, fits, k).mark
         mark[REACH] = -np.inf
-        if mark[ROOM] == 0.0:
-            mark[ROOM] = SLACK
+        if mark[MARGIN] == 0.0:
+            mark[MARGIN] = SLACK
 
 
 @kernel
-def step_listed(
-    shape: Ints, whitened: Floats, core: Floats, listed: Ints, work: Floats, c: int, slot: int, reward: float
-) -> float:
-    """A pull in a cluster with shortlists: the fit and the inner list follow. Returns det V's growth."""
-    n, r, a, l = shape[c + 1, START] - shape[c, START], shape[c, RANK], shape[c, A_START], shape[c, L_START]
-    fit, inner = fit_of(core, a, r), list_of(core, listed, a, l, n, r, 1)
-    W = whitened[shape[c, Z_START] : shape[c + 1, Z_START]].reshape(r, n)
-    u, w = work[:r], work[r : 2 * r]
-    assign(w, W[:, slot - shape[c, START]])
+def step_listed(own: Record, fits: Floats, W: Floats, work: int, j: int, reward: float) -> float:
+    """A pull of column ``j`` in a cluster with shortlists: the fit and the inner list follow; the growth of det V."""
+    r, size = own["rank"], own["inner"]
+    fit, inner = fit_of(own, fits), list_of(own, fits, 1)
+    u, w = fits[work : work + r], fits[work + r : work + 2 * r]
+    assign(w, W[:, j])
     combine(w, fit.A, u)
     D = 1.0 + dot(w, u)
     if not 1.0 <= D <= MAX_STEP:
@@ -164,16 +157,15 @@ def step_listed(
     downdate(fit.V, w, -1.0)
     for k in range(r):
         fit.theta[k] += u[k] * error
-    size = listed[l + SIZES + 1]
-    g = work[2 * r : 2 * r + size]
+    g = fits[work + 2 * r : work + 2 * r + size]
     combine(u, inner.W, g)
     spread(inner.stats[MEAN, :size], inner.stats[WIDTH2, :size], g, error, scale)
-    if listed[l + PULLS] < KEPT_PULLS:
-        pull = fit.pulls[listed[l + PULLS]]
+    if own["pulls"] < KEPT_PULLS:
+        pull = fit.pulls[own["pulls"]]
         assign(pull[:r], u)
         pull[r] = error
         pull[r + 1] = scale
-    listed[l + PULLS] += 1
+    own["pulls"] += 1
     return D
 
 
@@ -230,10 +222,10 @@ def cut(keys: Floats, most: int) -> float:
 
 
 @kernel
-def draw(fit: Fit, beta: float, stats: Floats, W: Floats, slots: Ints, into: List, flat: Floats, keys: Floats) -> int:
-    """Draw a list from arms whose statistics are up to date; return its size. ``flat`` is where its W stands."""
+def draw(fit: Fit, beta: float, stats: Floats, W: Floats, slots: Floats, into: List, keys: Floats) -> int:
+    """Draw a list from arms whose statistics are up to date; return its size."""
     n, r, most = keys.size, fit.theta.size, into.slots.size
-    reach = beta * (1.0 + into.mark[ROOM])
+    reach = beta * (1.0 + into.mark[MARGIN])
     for i in range(n):
         keys[i] = stats[MEAN, i] + reach * np.sqrt(stats[WIDTH2, i])
     least = cut(keys, most)
@@ -251,7 +243,7 @@ def draw(fit: Fit, beta: float, stats: Floats, W: Floats, slots: Ints, into: Lis
             into.stats[row, i] = stats[row, chosen[i]]
     for k in range(r):
         for i in range(size):
-            flat[k * size + i] = W[k, chosen[i]]
+            into.store[k * size + i] = W[k, chosen[i]]
     for i in range(size):
         into.slots[i] = slots[chosen[i]]
     into.mark[REACH], into.mark[REST], into.mark[REST_CAPPED] = reach, rest, rest_capped
@@ -272,7 +264,7 @@ def in_reach(fit: Fit, near: List, beta: float, change: Floats) -> bool:
         way2 += change[k] * dot(near.V[k], change)
     within = beta + np.sqrt(max(way2, 0.0)) * (1.0 + 1e-9) <= near.mark[REACH]
     if not within and near.mark[REACH] > -np.inf:
-        near.mark[ROOM] = min(near.mark[ROOM] * CHANGE, SLACK_RANGE[1])
+        near.mark[MARGIN] = min(near.mark[MARGIN] * CHANGE, SLACK_RANGE[1])
     return within
 
 
@@ -282,61 +274,65 @@ def above_rest(near: List, top: float, uncapped: float) -> bool:
     rest, rest_capped = near.mark[REST], near.mark[REST_CAPPED]
     above = rest_capped < tie_threshold(top) or (rest_capped <= top and rest < tie_threshold(uncapped))
     if not above:
-        near.mark[ROOM] = max(near.mark[ROOM] / CHANGE, SLACK_RANGE[0])
+        near.mark[MARGIN] = max(near.mark[MARGIN] / CHANGE, SLACK_RANGE[0])
     return above
 
 
 @kernel
-def best_listed(
-    stats: Floats,
-    shape: Ints,
-    clock: Ints,
-    whitened: Floats,
-    core: Floats,
-    listed: Ints,
-    work: Floats,
-    c: int,
-    beta: float,
-) -> int:
-    """The slot of cluster ``c`` with the largest bound; its value goes to ``work`` as `first_in` leaves it."""
-    first, n, r = shape[c, START], shape[c + 1, START] - shape[c, START], shape[c, RANK]
-    a, l, capped = shape[c, A_START], shape[c, L_START], clock[CAPPED]
-    fit = fit_of(core, a, r)
-    outer, inner = list_of(core, listed, a, l, n, r, 0), list_of(core, listed, a, l, n, r, 1)
-    if in_reach(fit, outer, beta, work[:r]):
-        slot, m = -1, listed[l + SIZES]
-        if in_reach(fit, inner, beta, work[:r]):
-            i = first_in(inner.stats, 0, listed[l + SIZES + 1], beta, capped, work)
-            if above_rest(inner, work[TOP], work[UNCAPPED_TOP]):
-                slot = inner.slots[i]
-        if slot < 0:
-            evaluate_in(fit, outer.W, outer.stats[MEAN, :m], outer.stats[WIDTH2, :m])
-            slot = outer.slots[first_in(outer.stats, 0, m, beta, capped, work)]
-            draw_inner(fit, beta, core, listed, a, l, n, r, work[:m])
-        if above_rest(outer, work[TOP], work[UNCAPPED_TOP]):
-            return slot
-    W = whitened[shape[c, Z_START] : shape[c + 1, Z_START]].reshape(r, n)
-    own = stats[:, first : first + n]
-    evaluate_all(fit, listed[l + PULLS], W, own[MEAN], own[WIDTH2], work[:n])
-    listed[l + PULLS] = 0
-    best = first_in(stats, first, first + n, beta, capped, work)
-    slots = np.arange(first, first + n)
-    flat = core[list_end(a, n, r, 0) - r * capacity(n, 0) :]
-    listed[l + SIZES] = draw(fit, beta, own, W, slots, outer, flat, work[:n])
-    draw_inner(fit, beta, core, listed, a, l, n, r, work[: listed[l + SIZES]])
+def first_of_list(control: Record, listed: List, size: int, beta: float, fits: Floats) -> int:
+    """The place in a list of the arm with the largest bound."""
+    if control["capped"] == 1:
+        return first_capped_slot(listed.stats, 0, size, beta, fits, control["work"])
+    return first_slot(listed.stats, 0, size, beta, fits, control["work"])
+
+
+@kernel
+def best_of_lists(control: Record, own: Record, fit: Fit, fits: Floats, beta: float) -> int:
+    """The slot with the largest bound as far as the lists can tell; -1 where they cannot answer for the cluster."""
+    outer, inner, work = list_of(own, fits, 0), list_of(own, fits, 1), control["work"]
+    change = fits[work : work + own["rank"]]
+    if not in_reach(fit, outer, beta, change):
+        return -1
+    slot, m = -1, own["outer"]
+    if in_reach(fit, inner, beta, change):
+        i = first_of_list(control, inner, own["inner"], beta, fits)
+        if above_rest(inner, fits[TOP], fits[UNCAPPED_TOP]):
+            slot = int(inner.slots[i])
+    if slot < 0:
+        evaluate_in(fit, outer.W, outer.stats[MEAN, :m], outer.stats[WIDTH2, :m])
+        slot = int(outer.slots[first_of_list(control, outer, m, beta, fits)])
+        own["inner"] = draw(fit, beta, outer.stats, outer.W, outer.slots, inner, fits[work : work + m])
+    return slot if above_rest(outer, fits[TOP], fits[UNCAPPED_TOP]) else -1
+
+
+@kernel
+def best_listed(control: Record, own: Record, stats: Floats, fits: Floats, beta: float) -> int:
+    """The slot of a cluster with the largest bound; its value goes to ``fits`` as `first_slot` leaves it."""
+    fit = fit_of(own, fits)
+    slot = best_of_lists(control, own, fit, fits, beta)
+    if slot >= 0:
+        return slot
+    first, n, work = own["start"], own["size"], control["work"]
+    W, arms = whitened_of(own, fits), stats[:, first : first + n]
+    evaluate_all(fit, own["pulls"], W, arms[MEAN], arms[WIDTH2], fits[work : work + n])
+    own["pulls"] = 0
+    if control["capped"] == 1:
+        best = first_capped_slot(stats, first, first + n, beta, fits, work)
+    else:
+        best = first_slot(stats, first, first + n, beta, fits, work)
+    slots = np.empty(n)
+    for i in range(n):
+        slots[i] = first + i
+    own["outer"] = draw(fit, beta, arms, W, slots, list_of(own, fits, 0), fits[work : work + n])
+    outer = list_of(own, fits, 0)
+    keys = fits[work : work + own["outer"]]
+    own["inner"] = draw(fit, beta, outer.stats, outer.W, outer.slots, list_of(own, fits, 1), keys)
     return best
 
 
 @kernel
-def list_end(a: int, n: int, r: int, k: int) -> int:
-    """Where list ``k``'s part of ``core`` ends."""
-    end = a + 2 * r * r + r + KEPT_PULLS * (r + 2) + r * r + r + 4 + capacity(n, 0) * (STATS + r)
-    return end if k == 0 else end + r * r + r + 4 + capacity(n, 1) * (STATS + r)
-
-
-@kernel
-def draw_inner(fit: Fit, beta: float, core: Floats, listed: Ints, a: int, l: int, n: int, r: int, keys: Floats) -> None:
-    """Draw the inner list from the outer one, which is up to date."""
-    outer, inner = list_of(core, listed, a, l, n, r, 0), list_of(core, listed, a, l, n, r, 1)
-    flat = core[list_end(a, n, r, 1) - r * capacity(n, 1) :]
-    listed[l + SIZES + 1] = draw(fit, beta, outer.stats, outer.W, outer.slots, inner, flat, keys)
+def whitened_of(own: Record, fits: Floats) -> Floats:
+    """A cluster's whitened coordinates, (rank x size)."""
+    r, n = own["rank"], own["size"]
+    start = own["block"] + r * n
+    return fits[start : start + r * n].reshape(r, n)

@@ -1,4 +1,4 @@
-"""CS-LB's literal engine: Algorithms 1-3 as printed, with the paper's slips mended, O(l^2 d + |C| l d) a round.
+"""CS-LB's literal engine: Algorithms 1-3 as printed, with the paper's slips corrected, O(l^2 d + |C| l d) per round.
 
 Algorithm 1 is a truncated incremental SVD (nothing is subtracted): ``[S; x'] = U Sigma V'``, keep ``S = Sigma V'`` and
 ``H = (Sigma^2 + ridge I)^-1``. It is lossless because a cluster's rank is at most l. With ``p = V'x``,
@@ -13,52 +13,74 @@ directions that were never pulled would be divided by the ridge. Every 10,000 up
 its per-arm counts, so that rounding errors cannot pile up.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import MAX_STEPS, ROUNDING, Floats, Ints, assign, remove_projection
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.cslb.layout import ARM_AT, CHANGED, LOGDET, START, STEPS, Sentinels, book
-from sketchbandits.policies.cslb.sentinel import next_arm
-from sketchbandits.policies.cslb.tournament import build_tree
-from sketchbandits.policies.rounds import MEAN, WIDTH2, register
+from sketchbandits.policies.cslb.coordinates import Setting
+from sketchbandits.policies.cslb.layout import (
+    ARM_AT,
+    CLUSTER_RECORD,
+    CONTROL_RECORD,
+    COUNT,
+    MANY,
+    Records,
+    new_clusters,
+    new_control,
+    new_place,
+    new_stats,
+    record,
+)
+from sketchbandits.policies.cslb.sentinel import next_slot
+from sketchbandits.policies.cslb.tournament import fill_tree, n_leaves
+from sketchbandits.policies.rounds import DONE, MEAN, WIDTH2, register
 
 
 class LiteralState(NamedTuple):
-    """`Sentinels`, and per cluster the sketch ``S = diag(sigma) basis`` and the estimate."""
+    """The arrays of `layout`, and per cluster the sketch ``S = diag(sigma) basis`` and the estimate."""
 
-    choice: Ints
-    counts: Ints
-    place: Ints
-    stats: Floats
-    shape: Ints
-    level: Floats
-    clock: Ints
-    radius: Floats
-    arms: Floats  # per slot
-    sigma: Floats  # (K, l)
-    basis: Floats  # (K, l, d)
-    theta: Floats  # (K, d)
-    tree: Floats
-    work: Floats
+    choice: Annotated[Ints, "1"]
+    control: Annotated[Records, "1", CONTROL_RECORD]
+    clusters: Annotated[Records, "k", CLUSTER_RECORD]
+    place: Annotated[Ints, "4 n"]
+    stats: Annotated[Floats, "7 n"]
+    fits: Annotated[Floats, "f"]  # only the tournament and scratch space
+    arms: Annotated[Floats, "n d"]  # per slot
+    sigma: Annotated[Floats, "k l"]
+    basis: Annotated[Floats, "k l d"]
+    theta: Annotated[Floats, "k d"]
+
+    @property
+    def counts(self) -> Ints:
+        """Per slot: rewards recorded."""
+        return self.place[COUNT]
 
 
-def build(arms: Floats, partition: Partition, sentinels: Sentinels, radius: Floats, scan: str = "full") -> LiteralState:
-    """The state before the first reward; every arm of a cluster is looked at each round, as printed."""
+def build(arms: Floats, partition: Partition, setting: Setting) -> LiteralState:
+    """The state before the first reward; every arm of the acting cluster is evaluated each round, as printed."""
     k, d = partition.n_clusters, arms.shape[1]
-    l = min(partition.sketch_size, d)
+    l, place = min(partition.sketch_size, d), new_place(partition)
+    control = new_control(setting.radius, capped=setting.capped)
+    clusters = new_clusters(np.bincount(partition.labels, minlength=k), partition.ranks, setting.log_share)
+    clusters["form"] = MANY
+    control["leaves"] = n_leaves(k)
+    control["work"] = 4 * control["leaves"]
+    fits = np.zeros(int(control["work"][0]) + len(arms) + 2)
+    fill_tree(control, clusters, fits)
     return LiteralState(
-        *sentinels,
-        radius=radius,
-        arms=arms[sentinels.place[ARM_AT]],
+        choice=np.zeros(1, np.int64),
+        control=control,
+        clusters=clusters,
+        place=place,
+        stats=new_stats(partition, arms, place, setting.shared, capped=setting.capped, rows=setting.rows),
+        fits=fits,
+        arms=arms[place[ARM_AT]],
         sigma=np.zeros((k, l)),
         basis=np.zeros((k, l, d)),
         theta=np.zeros((k, d)),
-        tree=build_tree(sentinels.level),
-        work=np.zeros(sentinels.counts.size + 2),
     )
 
 
@@ -72,8 +94,8 @@ def _decompose(state: LiteralState, c: int, rows: Floats) -> None:
     for k in range(kept):
         state.sigma[c, k] = sigma[k]
         assign(state.basis[c, k], basis[k])
-        logdet += np.log1p(sigma[k] ** 2 / state.radius[RIDGE])
-    state.level[c, LOGDET] = logdet
+        logdet += np.log1p(sigma[k] ** 2 / state.control[0]["radius"]["ridge"])
+    state.clusters[c]["logdet"] = logdet
 
 
 @kernel
@@ -90,23 +112,25 @@ def _insert(state: LiteralState, c: int, x: Floats) -> None:
 @kernel
 def _rebuild(state: LiteralState, c: int) -> None:
     """The sketch of cluster ``c`` from its arms' counts."""
-    first, last = state.shape[c, START], state.shape[c + 1, START]
+    own = state.clusters[c]
+    first, last = own["start"], own["start"] + own["size"]
     l, d = state.sigma.shape[1], state.arms.shape[1]
     rows = np.zeros((max(last - first, l), d))
     for i in range(first, last):
-        assign(rows[i - first], np.sqrt(state.counts[i]) * state.arms[i])
+        assign(rows[i - first], np.sqrt(state.place[COUNT, i]) * state.arms[i])
     _decompose(state, c, rows)
-    state.shape[c, STEPS] = 0
+    own["steps"] = 0
 
 
 @kernel
 def _evaluate(state: LiteralState, c: int) -> None:
     """Means and squared widths of the cluster's arms."""
-    ridge, l, d = state.radius[RIDGE], state.sigma.shape[1], state.arms.shape[1]
+    ridge, l, d = state.control[0]["radius"]["ridge"], state.sigma.shape[1], state.arms.shape[1]
     basis = state.basis[c]
     weight = 1.0 / (state.sigma[c] ** 2 + ridge)
     p, x = np.empty(l), np.empty(d)
-    for i in range(state.shape[c, START], state.shape[c + 1, START]):
+    own = state.clusters[c]
+    for i in range(own["start"], own["start"] + own["size"]):
         assign(x, state.arms[i])
         left = remove_projection(basis, l, x, p)
         width2 = 0.0
@@ -121,7 +145,7 @@ def _evaluate(state: LiteralState, c: int) -> None:
 @kernel
 def _learn(state: LiteralState, c: int, x: Floats, reward: float) -> None:
     """Move the estimate of cluster ``c``; the sketch is still that without ``x``."""
-    ridge, l, theta = state.radius[RIDGE], state.sigma.shape[1], state.theta[c]
+    ridge, l, theta = state.control[0]["radius"]["ridge"], state.sigma.shape[1], state.theta[c]
     p, rest, dust = np.empty(l), x.copy(), ROUNDING * np.sqrt(np.dot(x, x))
     left = remove_projection(state.basis[c], l, rest, p)
     left = left if left > dust else 0.0
@@ -137,44 +161,28 @@ def _learn(state: LiteralState, c: int, x: Floats, reward: float) -> None:
 
 
 @kernel
-def absorb(state: LiteralState, arm: int, reward: float) -> None:
-    """Book a reward into its cluster's sketch."""
-    slot = book(state.counts, state.place, state.stats, state.shape, state.clock, arm, reward)
-    c = state.clock[CHANGED]
+def absorb(state: LiteralState, arm: int, reward: float) -> int:
+    """Record a reward in its cluster's sketch."""
+    control = state.control[0]
+    slot = record(control, state.clusters, state.place, state.stats, arm, reward)
+    c = control["changed"]
+    own = state.clusters[c]
     _learn(state, c, state.arms[slot], reward)
-    state.shape[c, STEPS] += 1
-    if state.shape[c, STEPS] < MAX_STEPS:
+    own["steps"] += 1
+    if own["steps"] < MAX_STEPS:
         _insert(state, c, state.arms[slot])
     else:
         _rebuild(state, c)
     _evaluate(state, c)
+    return DONE
 
 
 @kernel
-def choose(state: LiteralState) -> None:
+def choose(state: LiteralState) -> int:
     """Write the next arm into the state."""
-    work = state.work
-    none, listed = work[:0], state.counts[:0]  # no shortlists here
-    state.choice[0] = next_arm(
-        state.place,
-        state.stats,
-        state.shape,
-        state.level,
-        state.tree,
-        state.clock,
-        state.radius,
-        none,
-        none,
-        listed,
-        work,
-    )
-
-
-def current_stats(state: LiteralState) -> Floats:
-    """The statistics of every slot as of the last reward."""
-    return state.stats
+    slot = next_slot(state.control[0], state.clusters, state.stats, state.fits, None)
+    state.choice[0] = state.place[ARM_AT, slot]
+    return DONE
 
 
 register(LiteralState, absorb=absorb, choose=choose)
-
-State = LiteralState

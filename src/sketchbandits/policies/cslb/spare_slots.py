@@ -2,8 +2,8 @@
 
 A free slot is an arm nobody can play: coordinates 0, bound -inf. Kernels need not know of it, and a cluster's numbers
 stay where they are until its slots are used up; then their number doubles, and all clusters move, in O(N l): seldom
-where arms keep coming to the same clusters, once per cluster where each gains one arm.
-A cluster that may still gain rank has preallocated coordinates for it, which are 0 for all its arms.
+where arms keep coming to the same clusters, once per cluster where each gains one arm. A cluster that may still gain
+rank has preallocated coordinates likewise, which are 0 for all its arms.
 """
 
 from typing import Any, NamedTuple
@@ -14,156 +14,123 @@ from numpy.typing import NDArray
 from sketchbandits.kernels.linalg import Floats, Ints, remove_projection
 from sketchbandits.partition.first_fit import unit_rows
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies.cslb.coordinates import estimate_of, frame_of, lay_out, refit_cluster
+from sketchbandits.policies.cslb.coordinates import (
+    CoordinateState,
+    coordinates_of,
+    estimate_of,
+    frame_of,
+    lay_out,
+    refit,
+    typed,
+)
 from sketchbandits.policies.cslb.layout import (
-    A_START,
     ARM_AT,
-    BEST,
     CLUSTER,
+    COUNT,
     FEW,
-    FORM,
-    GROWTH,
-    LEAK,
     LISTED,
     OFF_SPAN,
     OFFSET,
-    RANK,
-    ROUND,
-    SAMPLES,
-    SENTINEL,
     SLOT,
-    START,
-    UNCAPPED,
-    Z_START,
+    Record,
+    new_clusters,
 )
-from sketchbandits.policies.cslb.tournament import build_tree
+from sketchbandits.policies.cslb.shortlist import whitened_of
+from sketchbandits.policies.cslb.tournament import fill_tree
 from sketchbandits.policies.rounds import LOST, SUM
 
 SPARE = 8  # one more cluster for so many, whenever a new one is needed
 
 
-def sizes(state: Any) -> Ints:
-    """The slots of every cluster, free ones included."""
-    return np.diff(state.shape[:, START])
+def with_slots(state: Any, sizes: Ints, ranks: Ints, scan: str) -> Any:
+    """The same state with ``sizes[c]`` slots and ``ranks[c]`` coordinates for cluster c; new clusters at the end.
 
-
-def with_slots(state: Any, slots: Ints, ranks: Ints, scan: str, ridge: float) -> Any:
-    """The same state with ``slots[c]`` slots and ``ranks[c]`` coordinates for cluster c; new clusters at the end.
-
-    Only clusters whose form changes (`cslb_layout.FEW` …) are fitted again. O(N l), most of it copying.
+    Only clusters whose form changes (`layout.FEW` ...) are fitted again. O(N l), most of it copying.
     """
-    old, k, n = state.shape, state.level.shape[0], int(slots.sum())
-    shape = np.zeros((slots.size + 1, old.shape[1]), np.int64)
-    shape[:k] = old[:-1]
-    shape[1:, START], shape[:-1, RANK] = np.cumsum(slots), ranks
-    shape[0, START] = 0
-    listed = np.zeros(lay_out(shape, ranks, scan), np.int64)
-    moved = np.arange(state.counts.size) + np.repeat(shape[:k, START] - old[:-1, START], sizes(state))
-    shape[:k, BEST] = moved[old[:-1, BEST]]
+    old, control, n = state.clusters, state.control.copy(), int(sizes.sum())
+    clusters = new_clusters(sizes, ranks, 0.0)
+    clusters["sentinel"] = clusters["uncapped"] = -np.inf
+    for name in old.dtype.names:
+        if name not in ("start", "size", "rank"):
+            clusters[name][: old.size] = old[name]
+    fits = np.zeros(lay_out(control, clusters, scan))
+    moved = np.arange(state.counts.size) + np.repeat(clusters["start"][: old.size] - old["start"], old["size"])
+    clusters["best"][: old.size] = moved[old["best"]]
     stats = np.zeros((state.stats.shape[0], n))
     stats[OFFSET] = -np.inf
     stats[:, moved] = state.stats
-    counts = np.zeros(n, np.int64)
-    counts[moved] = state.counts
-    level = np.zeros((slots.size, state.level.shape[1]))
-    level[:, GROWTH], level[:, [SENTINEL, UNCAPPED]] = 1.0, -np.inf
-    level[:k] = state.level
-    moved_state = state._replace(
-        counts=counts,
-        place=_moved_place(state.place, moved, n),
-        stats=stats,
-        shape=shape,
-        level=level,
-        coordinates=np.zeros(shape[-1, Z_START]),
-        whitened=np.zeros(shape[-1, Z_START]),
-        core=np.zeros(shape[-1, A_START]),
-        listed=listed,
-        tree=build_tree(level),
-        work=np.zeros(n + int(ranks.max()) + 2),
-    )
-    _move_clusters(state, moved_state, ridge)
-    return moved_state
+    place = _moved_place(state.place, moved, n)
+    new = state._replace(control=control, clusters=clusters, place=place, stats=stats, fits=fits)
+    _move_clusters(state, new)
+    fill_tree(control, clusters, fits)
+    return typed(new) if isinstance(new, CoordinateState) else new
 
 
 def _moved_place(place: Ints, moved: Ints, n: int) -> Ints:
-    result = np.full((3, n), -1)
+    result = np.full((len(place), n), -1)
     known = place[SLOT] >= 0
     result[SLOT, : known.size][known] = moved[place[SLOT, known]]
     result[CLUSTER, : known.size] = place[CLUSTER]
     result[ARM_AT, moved] = place[ARM_AT]
+    result[COUNT] = 0
+    result[COUNT, moved] = place[COUNT]
     return result
 
 
-def _move_clusters(old: Any, new: Any, ridge: float) -> None:
-    """Copy coordinates and cores: in one piece between clusters that change, padded where one does."""
-    k = old.level.shape[0]
-    changed = (sizes(old) != sizes(new)[:k]) | (old.shape[:-1, [RANK, FORM]] != new.shape[:k, [RANK, FORM]]).any(axis=1)
-    changed |= new.shape[:k, FORM] == LISTED  # shortlists name slots, which have moved: they are drawn anew
+def _move_clusters(old: Any, new: Any) -> None:
+    """Copy the blocks of fits: in one piece between clusters that change, padded where one does."""
+    k = old.clusters.size
+    before, after = old.clusters, new.clusters[:k]
+    # Shortlists name slots, which have moved: they are drawn anew.
+    changed = (after["form"] == LISTED) | np.any([before[f] != after[f] for f in ("size", "rank", "form")], axis=0)
+    ends = np.append(before["block"], old.control["tree"])
     start = 0
     for c in [*np.flatnonzero(changed).tolist(), k]:
-        for name, column in (("coordinates", Z_START), ("whitened", Z_START), ("core", A_START)):
-            a, b = old.shape[start, column], old.shape[c, column]
-            to = new.shape[start, column]
-            getattr(new, name)[to : to + b - a] = getattr(old, name)[a:b]
+        if c > start:
+            length, to = ends[c] - ends[start], after["block"][start]
+            new.fits[to : to + length] = old.fits[ends[start] : ends[c]]
         if c < k:
-            _move_cluster(old, new, c, ridge)
+            _move_cluster(old, new, c)
         start = c + 1
 
 
-def block(state: Any, name: str, c: int) -> Floats:
-    """Coordinates, whitened or not, of a cluster: (rank x slots)."""
-    flat = getattr(state, name)[state.shape[c, Z_START] : state.shape[c + 1, Z_START]]
-    return flat.reshape(state.shape[c, RANK], -1) if state.shape[c, RANK] else flat.reshape(0, sizes(state)[c])
-
-
-def _move_cluster(old: Any, new: Any, c: int, ridge: float) -> None:
+def _move_cluster(old: Any, new: Any, c: int) -> None:
     """Copy one cluster into more slots; where its statistics take another form there, they are made again."""
-    (n, r), (m, s) = ((int(sizes(state)[c]), int(state.shape[c, RANK])) for state in (old, new))
-    for name in ("coordinates", "whitened"):
-        block(new, name, c)[:r, :n] = block(old, name, c)
-    form = old.shape[c, FORM]
-    if form != new.shape[c, FORM] or form == LISTED or r == 0:
+    source, target = old.clusters[c], new.clusters[c]
+    n, r, m, s = int(source["size"]), int(source["rank"]), int(target["size"]), int(target["rank"])
+    for view in (coordinates_of, whitened_of):
+        view(target, new.fits)[:r, :n] = view(source, old.fits)
+    form = source["form"]
+    if form != target["form"] or form == LISTED or r == 0:
         refit(new, c)
         return
-    source, target = (state.core[state.shape[c, A_START] : state.shape[c + 1, A_START]] for state in (old, new))
     if form == FEW:
-        target.reshape(m, m)[:n, :n] = source.reshape(n, n)
+        core(target, new.fits, m)[:n, :n] = core(source, old.fits, n)
         return
     # Directions that no arm had: their part of V is the ridge, which is 1 in whitened coordinates.
-    target[: s * s].reshape(s, s)[:] = np.eye(s)
-    target[: s * s].reshape(s, s)[:r, :r] = source[: r * r].reshape(r, r)
-    estimate_of(target, 0, s)[:r] = estimate_of(source, 0, r)
-    frame_of(target, 0, s)[:] = np.eye(s) / np.sqrt(ridge)
-    frame_of(target, 0, s)[:r, :r] = frame_of(source, 0, r)
+    core(target, new.fits, s)[:] = np.eye(s)
+    core(target, new.fits, s)[:r, :r] = core(source, old.fits, r)
+    estimate_of(target, new.fits)[:r] = estimate_of(source, old.fits)
+    frame_of(target, new.fits)[:] = np.eye(s) / np.sqrt(new.control["radius"]["ridge"][0])
+    frame_of(target, new.fits)[:r, :r] = frame_of(source, old.fits)
 
 
-def refit(state: Any, c: int) -> None:
-    """The statistics of a cluster from its arms' counts and sums."""
-    refit_cluster(
-        state.counts,
-        state.stats,
-        state.shape,
-        state.level,
-        state.radius,
-        state.coordinates,
-        state.whitened,
-        state.core,
-        state.listed,
-        state.work,
-        c,
-    )
+def core(own: Record, fits: Floats, side: int) -> Floats:
+    """The Gram matrix of a cluster of FEW arms, or the inverse of one of MANY."""
+    start = int(own["core"])
+    return fits[start : start + side * side].reshape(side, side)
 
 
-def book_again(state: Any, counts: Ints, sums: Floats, active: NDArray[np.bool_]) -> None:
+def restore_rewards(state: Any, counts: Ints, sums: Floats, active: NDArray[np.bool_]) -> None:
     """Put every arm's count and sum (and what rounding lost of it) into a state without any, and fit it."""
     slots = state.place[SLOT, : counts.size]
-    state.counts[slots] = counts
+    state.place[COUNT, slots] = counts
     state.stats[SUM, slots], state.stats[LOST, slots] = sums
     state.stats[OFFSET, slots[~active]] = -np.inf
-    clusters, k = state.place[CLUSTER, : counts.size], state.level.shape[0]
-    state.shape[:k, SAMPLES] = np.bincount(clusters, counts, minlength=k).astype(np.int64)
-    state.level[:, LEAK] = np.bincount(clusters, counts * state.stats[OFF_SPAN, slots] ** 2, minlength=k)
-    state.clock[ROUND] = 1 + counts.sum()
+    labels, k = state.place[CLUSTER, : counts.size], state.clusters.size
+    state.clusters["samples"] = np.bincount(labels, counts, minlength=k)
+    state.clusters["leak"] = np.bincount(labels, counts * state.stats[OFF_SPAN, slots] ** 2, minlength=k)
+    state.control["round"] = 1 + counts.sum()
     for c in range(k):
         refit(state, c)
 

@@ -1,121 +1,124 @@
 """The largest sentinel of many clusters: a tournament tree, O(log K) to set one and to find the winner.
 
-Among capped sentinels that tie, the largest uncapped bound is searched by branch and bound: O(log K) where the best
-promise is kept, O(K) at worst.
+Among capped sentinels that tie, the largest uncapped bound is searched by branch and bound: O(log K) where the node
+that promises most keeps its promise, O(K) at worst.
 
-Node i of the tree has children 2 i and 2 i + 1 and holds the largest sentinel below it and the largest uncapped bound;
-cluster c is the leaf ``K' + c``, K' the next power of two. Up to `FEW_CLUSTERS` a scan is cheaper and there is no tree.
+Node i of the tree has children 2 i and 2 i + 1. It holds the largest sentinel below it and the largest uncapped bound,
+in two rows of ``2 K'`` numbers that stand in ``fits`` from ``control["tree"]`` on. Cluster c is the leaf ``K' + c``, K'
+the next power of two. Up to `FEW_CLUSTERS` a scan is cheaper and there is no tree.
 """
 
 import numpy as np
 
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, tie_threshold
-from sketchbandits.policies.cslb.layout import SENTINEL, UNCAPPED
+from sketchbandits.policies.cslb.layout import Record, Records
 
 FEW_CLUSTERS = 64
 
 
-def build_tree(level: Floats) -> Floats:
-    """The tree over the sentinels as they stand; empty where a scan will do."""
-    k = level.shape[0]
-    if k <= FEW_CLUSTERS:
-        return np.zeros((2, 0))
-    leaves = 1 << (k - 1).bit_length()
-    tree = np.full((2, 2 * leaves), -np.inf)
-    tree[:, leaves : leaves + k] = level[:, [SENTINEL, UNCAPPED]].T
+def n_leaves(n_clusters: int) -> int:
+    """The leaves of the tree over so many clusters; 0 where a scan is cheaper."""
+    return 0 if n_clusters <= FEW_CLUSTERS else 1 << (n_clusters - 1).bit_length()
+
+
+def fill_tree(control: Records, clusters: Records, fits: Floats) -> None:
+    """Write the tree over the sentinels as they are, where there is one."""
+    leaves, start = int(control["leaves"][0]), int(control["tree"][0])
+    if leaves == 0:
+        return
+    tree = fits[start : start + 4 * leaves].reshape(2, 2 * leaves)
+    tree[:] = -np.inf
+    for row, name in enumerate(("sentinel", "uncapped")):
+        tree[row, leaves : leaves + clusters.size] = clusters[name]
     for i in range(leaves - 1, 0, -1):
         tree[:, i] = np.maximum(tree[:, 2 * i], tree[:, 2 * i + 1])
-    return tree
 
 
 @kernel
-def put_sentinel(level: Floats, tree: Floats, c: int, value: float, uncapped: float) -> None:
-    """Give cluster ``c`` its sentinel."""
-    level[c, SENTINEL] = value
-    level[c, UNCAPPED] = uncapped
-    if tree.shape[1] == 0:
+def put_sentinel(control: Record, own: Record, c: int, fits: Floats, value: float, uncapped: float) -> None:
+    """Give cluster ``c``, whose record is ``own``, its sentinel."""
+    own["sentinel"] = value
+    own["uncapped"] = uncapped
+    leaves = control["leaves"]
+    if leaves == 0:
         return
-    i = tree.shape[1] // 2 + c
-    tree[0, i] = value
-    tree[1, i] = uncapped
+    high, low = control["tree"], control["tree"] + 2 * leaves
+    i = leaves + c
+    fits[high + i] = value
+    fits[low + i] = uncapped
     while i > 1:
         i //= 2
-        tree[0, i] = max(tree[0, 2 * i], tree[0, 2 * i + 1])
-        tree[1, i] = max(tree[1, 2 * i], tree[1, 2 * i + 1])
+        fits[high + i] = max(fits[high + 2 * i], fits[high + 2 * i + 1])
+        fits[low + i] = max(fits[low + 2 * i], fits[low + 2 * i + 1])
 
 
 @kernel
-def first_cluster(level: Floats, tree: Floats) -> int:
+def first_cluster(control: Record, clusters: Records, fits: Floats) -> int:
     """The first cluster whose sentinel ties with the largest."""
-    if tree.shape[1] > 0:
-        return first_leaf(tree, tie_threshold(tree[0, 1]), -np.inf)
-    return scan_clusters(level)
-
-
-@kernel
-def scan_clusters(level: Floats) -> int:
-    """`first_cluster` without a tree."""
-    top = level[0, SENTINEL]
-    for c in range(1, level.shape[0]):
-        if level[c, SENTINEL] > top:
-            top = level[c, SENTINEL]
+    if control["leaves"] > 0:
+        return first_leaf(control, fits, tie_threshold(fits[control["tree"] + 1]), -np.inf)
+    top = clusters[0]["sentinel"]
+    for c in range(1, clusters.size):
+        if clusters[c]["sentinel"] > top:
+            top = clusters[c]["sentinel"]
     threshold = tie_threshold(top)
     c = 0
-    while level[c, SENTINEL] < threshold:
+    while clusters[c]["sentinel"] < threshold:
         c += 1
     return c
 
 
 @kernel
-def first_capped_cluster(level: Floats, tree: Floats) -> int:
+def first_capped_cluster(control: Record, clusters: Records, fits: Floats) -> int:
     """The first cluster by (sentinel, uncapped bound of its arm, lowest index)."""
-    if tree.shape[1] > 0:
-        threshold = tie_threshold(tree[0, 1])
-        return first_leaf(tree, threshold, tie_threshold(largest_uncapped(tree, threshold)))
-    first = first_cluster(level, tree)
-    top = level[first, SENTINEL]
-    for c in range(first + 1, level.shape[0]):
-        top = max(top, level[c, SENTINEL])
+    if control["leaves"] > 0:
+        threshold = tie_threshold(fits[control["tree"] + 1])
+        return first_leaf(control, fits, threshold, tie_threshold(largest_uncapped(control, fits, threshold)))
+    top = uncapped = -np.inf
+    for c in range(clusters.size):
+        top = max(top, clusters[c]["sentinel"])
     threshold = tie_threshold(top)
-    uncapped = -np.inf
-    for c in range(first, level.shape[0]):
-        if level[c, SENTINEL] >= threshold:
-            uncapped = max(uncapped, level[c, UNCAPPED])
+    for c in range(clusters.size):
+        if clusters[c]["sentinel"] >= threshold:
+            uncapped = max(uncapped, clusters[c]["uncapped"])
     least = tie_threshold(uncapped)
-    c = first
-    while level[c, SENTINEL] < threshold or level[c, UNCAPPED] < least:
+    c = 0
+    while clusters[c]["sentinel"] < threshold or clusters[c]["uncapped"] < least:
         c += 1
     return c
 
 
 @kernel
-def largest_uncapped(tree: Floats, threshold: float) -> float:
+def largest_uncapped(control: Record, fits: Floats, threshold: float) -> float:
     """The largest uncapped bound among leaves with a sentinel of at least ``threshold``."""
-    leaves, i = tree.shape[1] // 2, 1
+    leaves, high = control["leaves"], control["tree"]
+    low, i = high + 2 * leaves, 1
     # A good start: down to the child that promises more, of those with such a leaf.
     while i < leaves:
         i *= 2
-        if tree[0, i] < threshold or (tree[0, i + 1] >= threshold and tree[1, i + 1] > tree[1, i]):
+        right = fits[high + i + 1] >= threshold and fits[low + i + 1] > fits[low + i]
+        if fits[high + i] < threshold or right:
             i += 1
-    best, i = tree[1, i], 1
+    best, i = fits[low + i], 1
     while True:
-        if tree[0, i] >= threshold and tree[1, i] > best:
+        if fits[high + i] >= threshold and fits[low + i] > best:
             if i < leaves:
                 i *= 2
                 continue
-            best = tree[1, i]
+            best = fits[low + i]
         i = next_subtree(i)
         if i == 0:
             return best
 
 
 @kernel
-def first_leaf(tree: Floats, threshold: float, least: float) -> int:
+def first_leaf(control: Record, fits: Floats, threshold: float, least: float) -> int:
     """The first leaf with a sentinel of at least ``threshold`` and an uncapped bound of at least ``least``."""
-    leaves, i = tree.shape[1] // 2, 1
+    leaves, high = control["leaves"], control["tree"]
+    low, i = high + 2 * leaves, 1
     while True:
-        if tree[0, i] >= threshold and tree[1, i] >= least:
+        if fits[high + i] >= threshold and fits[low + i] >= least:
             if i >= leaves:
                 return i - leaves
             i *= 2

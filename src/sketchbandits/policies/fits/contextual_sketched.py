@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from sketchbandits import validate
-from sketchbandits.confidence import LOG_SHARE
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key
 from sketchbandits.kernels.linalg import Floats
@@ -56,7 +55,7 @@ class ContextualSketch(ContextualPolicy):
         return self.state.level[SAMPLES], self.state.sketch.level[sketches.LOGDET]
 
     def _bounds(self, contexts: Floats) -> Floats:
-        beta = sketch_radius(self.state, self.state.radius[LOG_SHARE])
+        beta = sketch_radius(self.state, self.state.radius[0]["log_share"])
         return contexts @ self.state.theta + beta * sketches.inverse_norms(self.state.sketch, contexts)
 
     def _estimates(self, contexts: Floats) -> Floats:

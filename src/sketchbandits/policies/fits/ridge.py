@@ -9,9 +9,10 @@ refit in O((N + d) d^2) from per-arm sums after large or many steps. Memory O(N 
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sketchbandits import snapshot
-from sketchbandits.confidence import RIDGE, VALUE, radius_value
+from sketchbandits.confidence import RADIUS, radius_value
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import (
     MAX_GROWTH,
@@ -20,22 +21,31 @@ from sketchbandits.kernels.linalg import (
     Floats,
     Ints,
     add_exactly,
+    assign,
     combine,
     downdate,
-    evaluate,
-    identity,
-    ridge_step,
     tied_argmax,
-    whiten,
 )
+from sketchbandits.kernels.whitening import ridge_step, whitened_fit
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.changing_arms import OneFit, widened
+from sketchbandits.policies.format_1 import convert_ridge
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import called_radius
 from sketchbandits.policies.pending.rule import Outlook, grow, new_outlook, register_outlook
-from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, register
+from sketchbandits.policies.rounds import AFTER, BEFORE, DONE, LOST, MEAN, SUM, WIDTH2, register
 
-SAMPLES, LOGDET, GROWTH, STEPS, SWITCH, SWITCHED_AT = range(6)  # entries of ``level``
+LEVEL = np.dtype(
+    [
+        ("samples", np.float64),  # rewards recorded
+        ("logdet", np.float64),  # ln det(V/ridge)
+        ("growth", np.float64),  # since the last refit: one plus the trace of what was added to the whitened V
+        ("steps", np.float64),  # since the last refit
+        ("refit", np.float64),  # 1 where one is due
+        ("switch", np.float64),  # ln(1 + C) for rarely switching policies, 0 for the others
+        ("switched_at", np.float64),  # ln det at the last switch
+    ]
+)
 
 
 class RidgeState(NamedTuple):
@@ -47,119 +57,129 @@ class RidgeState(NamedTuple):
     coordinates: Annotated[Floats, "r n"]  # arms as columns
     whitened: Annotated[Floats, "r n"]
     inverse: Annotated[Floats, "r r"]
-    level: Annotated[Floats, "6"]
-    radius: Annotated[Floats, "9"]
+    level: Annotated[NDArray[Any], "1", LEVEL]
+    radius: Annotated[NDArray[Any], "1", RADIUS]
     closed: Annotated[Floats, "n"]  # per arm 0, or -inf once it is removed
-    work: Annotated[Floats, "n+r"]
+    work: Annotated[Floats, "n+2r"]
 
 
-def build(arms: Floats, radius: Floats, *, switching: float | None = None) -> RidgeState:
+def build(arms: Floats, radius: NDArray[Any], *, switching: float | None = None) -> RidgeState:
     """The state before the first reward; ``switching=C`` lets the choice stand until det V has grown by 1 + C."""
     n, d = arms.shape
     coordinates = arms.T.copy(order="C")  # writable, as a copy's are: another type would be compiled again
     stats = np.zeros((4, n))
-    stats[WIDTH2] = (arms**2).sum(axis=1) / radius[RIDGE]
-    level = np.zeros(6)
-    level[SWITCH] = 0.0 if switching is None else np.log1p(switching)
-    level[SWITCHED_AT] = -np.inf
-    level[GROWTH] = 1.0
+    stats[WIDTH2] = (arms**2).sum(axis=1) / radius["ridge"]
+    level = np.zeros(1, LEVEL)
+    level["switch"] = 0.0 if switching is None else np.log1p(switching)
+    level["switched_at"], level["growth"] = -np.inf, 1.0
     return RidgeState(
         choice=np.zeros(1, np.int64),
         counts=np.zeros(n, np.int64),
         stats=stats,
         coordinates=coordinates,
-        whitened=coordinates / np.sqrt(radius[RIDGE]),
+        whitened=coordinates / np.sqrt(radius["ridge"]),
         inverse=np.eye(d),
         level=level,
         radius=radius,
         closed=np.zeros(n),
-        work=np.zeros(n + d),
+        work=np.zeros(n + 2 * d),
     )
 
 
 @kernel
-def book(state: Any, arm: int, reward: float) -> None:
+def record(counts: Ints, stats: Floats, level: Any, arm: int, reward: float) -> None:
     """Count a reward for its arm."""
-    state.counts[arm] += 1
-    add_exactly(state.stats[SUM], state.stats[LOST], arm, reward)
-    state.level[SAMPLES] += 1.0
+    counts[arm] += 1
+    add_exactly(stats, SUM, arm, reward)
+    level["samples"] += 1.0
+
+
+def refit(state: Any) -> None:
+    """All statistics from per-arm counts and sums, in freshly whitened coordinates.
+
+    Not compiled: it is rare compared with a round, and a first decision need not wait for its compilation.
+    """
+    stats, level, ridge = state.stats, state.level, float(state.radius["ridge"][0])
+    fit = whitened_fit(state.coordinates, state.counts, stats[SUM] + stats[LOST], ridge)
+    state.whitened[:], level["logdet"] = fit.W, fit.logdet
+    stats[MEAN], stats[WIDTH2] = fit.theta @ fit.W, (fit.W**2).sum(axis=0)
+    state.inverse[:] = np.eye(len(fit.theta))
+    level["growth"], level["steps"], level["refit"] = 1.0, 0.0, 0.0
 
 
 @kernel
-def refit_all(state: Any) -> None:
-    """All statistics from per-arm counts and sums, in freshly whitened coordinates."""
-    stats = state.stats
-    theta = state.work[: state.inverse.shape[0]]
-    Z, W, ridge = state.coordinates, state.whitened, state.radius[RIDGE]
-    state.level[LOGDET] = whiten(Z, state.counts, stats[SUM], stats[LOST], ridge, W, theta, state.inverse)
-    evaluate(W, theta, stats[MEAN], stats[WIDTH2])
-    identity(state.inverse)
-    state.level[GROWTH] = 1.0
-    state.level[STEPS] = 0.0
-
-
-@kernel
-def step_is_sound(level: Floats, W: Floats, arm: int, D: float) -> bool:
+def step_is_sound(level: Any, W: Floats, arm: int, D: float) -> bool:
     """Count a step that multiplied det V by ``D``; False where the statistics need a refit instead.
 
     The trace of what was added since the last fit bounds the inverse's condition, and in many dimensions far better
     than the determinant does.
     """
+    level["refit"] = 1.0
     if not 1.0 <= D <= MAX_STEP:
         return False
-    level[LOGDET] += np.log(D)
+    level["logdet"] += np.log(D)
+    growth = level["growth"]
     for k in range(W.shape[0]):
-        level[GROWTH] += W[k, arm] ** 2
-    level[STEPS] += 1.0
-    return level[GROWTH] <= MAX_GROWTH and level[STEPS] < MAX_STEPS
+        growth += W[k, arm] ** 2
+    level["growth"] = growth
+    level["steps"] += 1.0
+    if growth > MAX_GROWTH or level["steps"] >= MAX_STEPS:
+        return False
+    level["refit"] = 0.0
+    return True
 
 
 @kernel
-def absorb(state: RidgeState, arm: int, reward: float) -> None:
-    """Book a reward; between switches only V is kept up, the arms' means and widths wait for the next switch."""
-    book(state, arm, reward)
+def absorb(state: RidgeState, arm: int, reward: float) -> int:
+    """Record a reward; between switches only V is kept up, the arms' means and widths wait for the next switch."""
+    level = state.level[0]
+    if level["refit"] > 0.0:
+        return BEFORE
+    record(state.counts, state.stats, level, arm, reward)
     d = state.inverse.shape[0]
-    u, g = state.work[:d], state.work[d:]
-    W, A = state.whitened, state.inverse
-    if state.level[SWITCH] > 0.0:
-        combine(W[:, arm], A, u)
+    W, A, work = state.whitened, state.inverse, state.work
+    if level["switch"] > 0.0:
+        u, w = work[:d], work[d : 2 * d]
+        assign(w, W[:, arm])
+        combine(w, A, u)
         D = 1.0
         for k in range(d):
-            D += u[k] * W[k, arm]
+            D += u[k] * w[k]
         if 1.0 <= D <= MAX_STEP:
             downdate(A, u, 1.0 / D)
     else:
-        D = ridge_step(A, W, state.stats[MEAN], state.stats[WIDTH2], u, g, arm, reward)
-    if not step_is_sound(state.level, W, arm, D):
-        refit_all(state)
+        D = ridge_step(A, W, state.stats[MEAN], state.stats[WIDTH2], work, arm, reward)
+    return DONE if step_is_sound(level, W, arm, D) else AFTER
 
 
 @kernel
-def choose(state: RidgeState) -> None:
+def choose(state: RidgeState) -> int:
     """The largest upper confidence bound, or the standing choice until it is time to switch."""
-    level = state.level
-    if level[SWITCH] > 0.0:
-        if level[LOGDET] < level[SWITCHED_AT] + level[SWITCH]:
-            return
-        level[SWITCHED_AT] = level[LOGDET]
-        refit_all(state)
-    values = state.work[state.inverse.shape[0] :]
+    level = state.level[0]
+    if level["switch"] > 0.0:
+        if level["logdet"] < level["switched_at"] + level["switch"]:
+            return DONE
+        if level["steps"] > 0.0:
+            return AFTER  # means and widths are those of the last switch
+        level["switched_at"] = level["logdet"]
+    values = state.work[2 * state.inverse.shape[0] :]
     fill_bounds(state, values)
     for i in range(values.size):
         values[i] += state.closed[i]
     state.choice[0] = tied_argmax(values)
+    return DONE
 
 
 @kernel
 def fill_bounds(state: Any, out: Floats) -> None:
     """``mean + beta width`` for every arm."""
-    beta = radius_value(state.radius, state.level[SAMPLES], state.level[LOGDET])
+    beta = radius_value(state.radius[0], state.level[0]["samples"], state.level[0]["logdet"])
     mean, width2 = state.stats[MEAN], state.stats[WIDTH2]
     for i in range(out.size):
         out[i] = mean[i] + beta * np.sqrt(width2[i])
 
 
-register(RidgeState, absorb=absorb, choose=choose)
+register(RidgeState, absorb=absorb, choose=choose, refit=refit)
 
 
 class RidgeModel(NamedTuple):
@@ -173,10 +193,9 @@ class RidgeModel(NamedTuple):
 @kernel
 def discount(model: RidgeModel, outlook: Outlook, slot: int) -> None:
     """One more pull of ``slot`` returned its mean."""
-    d, stats = model.inverse.shape[0], outlook.stats
+    stats, mean = outlook.stats, outlook.stats[MEAN, slot]
     grow(outlook, 0, 1.0 + stats[WIDTH2, slot])
-    u, g = model.work[:d], model.work[d:]
-    ridge_step(model.inverse, model.whitened, stats[MEAN], stats[WIDTH2], u, g, slot, stats[MEAN, slot])
+    ridge_step(model.inverse, model.whitened, stats[MEAN], stats[WIDTH2], model.work, slot, mean)
 
 
 register_outlook(RidgeModel, discount=discount)
@@ -199,16 +218,16 @@ class RidgePolicy(Policy):
 
     def _today(self) -> Any:
         """The state with means and widths as of the last reward; rarely switching policies keep older ones."""
-        if self.state.level[SWITCH] == 0.0:
+        if self.state.level["switch"][0] == 0.0:
             return self.state
         state = snapshot.copy_state(self.state)
-        refit_all(state)
+        refit(state)
         return state
 
     def _outlook(self) -> Outlook:
         state = self._today()
         model = RidgeModel(state.inverse.copy(), state.whitened, np.empty(state.work.size))
-        beta = radius_value(state.radius, state.level[SAMPLES], state.level[LOGDET])
+        beta = radius_value(state.radius[0], state.level[0]["samples"], state.level[0]["logdet"])
         return new_outlook(model, state.stats, beta)
 
     def _sizes(self) -> dict[str, int]:
@@ -216,8 +235,14 @@ class RidgePolicy(Policy):
 
     def _refresh_radius(self) -> None:
         if self._radius_is_function:
-            level = self.state.level
-            self.state.radius[VALUE] = called_radius(self.settings["radius"], level[SAMPLES], level[LOGDET])
+            level = self.state.level[0]
+            self.state.radius["value"] = called_radius(self.settings["radius"], level["samples"], level["logdet"])
+
+    @classmethod
+    def _converted(cls, saved: snapshot.Saved) -> snapshot.Saved:
+        if saved.format == 1:
+            convert_ridge(saved, LEVEL)
+        return saved
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:
@@ -237,9 +262,9 @@ class ChangingRidge(RidgePolicy, OneFit):
         columns = np.concatenate([state.coordinates, arms.T], axis=1)
         rest = {name: widened(getattr(state, name), more) for name in ("counts", "stats", "whitened", "closed", "work")}
         grown: RidgeState = snapshot.copy_state(state._replace(coordinates=columns, **rest))
-        grown.level[SWITCHED_AT] = -np.inf
-        refit_all(grown)
+        grown.level["switched_at"] = -np.inf
+        refit(grown)
         return grown
 
     def _forget_choice(self) -> None:
-        self.state.level[SWITCHED_AT] = -np.inf
+        self.state.level["switched_at"] = -np.inf

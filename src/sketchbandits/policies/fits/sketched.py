@@ -19,22 +19,15 @@ from numpy.typing import NDArray
 
 from sketchbandits import validate
 from sketchbandits.confidence import (
-    DIM,
     FIXED,
-    KIND,
-    LOG_SHARE,
     LOGDET,
-    NOISE,
-    RATE,
+    RADIUS,
     SCALE,
-    THETA_NORM,
-    VALUE,
     closed_information,
     compensated_radius,
     sampling_share,
     sketched_radius,
 )
-from sketchbandits.confidence import RIDGE as RADIUS_RIDGE
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key, normals
 from sketchbandits.kernels.linalg import (
@@ -46,15 +39,16 @@ from sketchbandits.kernels.linalg import (
     assign,
     combine,
     remove_projection,
-    spread,
     tied_argmax,
 )
+from sketchbandits.kernels.whitening import spread
 from sketchbandits.policies.base import Policy
+from sketchbandits.policies.format_1 import convert_radius
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import called_radius, linear_radius
 from sketchbandits.policies.pending.imagined import imagined
 from sketchbandits.policies.pending.rule import Mask, Outlook, draw_round, first_among, new_outlook
-from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, register
+from sketchbandits.policies.rounds import DONE, MEAN, SUM, WIDTH2, register
 from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches.base import ALPHA, COMPENSATED, RANK, ROWS, SHRUNK, SketchState
 from sketchbandits.snapshot import Saved
@@ -71,7 +65,7 @@ class SketchedState(NamedTuple):
     theta: Annotated[Floats, "d"]
     target: Annotated[Floats, "d"]  # b
     level: Annotated[Floats, "1"]  # SAMPLES
-    radius: Annotated[Floats, "9"]
+    radius: Annotated[NDArray[Any], "1", RADIUS]
     sampling: Annotated[Floats, "draw"]  # SCALE, HORIZON, ln(1/delta); empty for an optimistic policy
     key: Annotated[NDArray[np.uint64], "2"]
     choice: Annotated[Ints, "1"]
@@ -84,13 +78,13 @@ class SketchedState(NamedTuple):
 
 
 def build(
-    arms: Floats, sketch: SketchState, radius: Floats, sampling: Floats, key: NDArray[np.uint64]
+    arms: Floats, sketch: SketchState, radius: NDArray[Any], sampling: Floats, key: NDArray[np.uint64]
 ) -> SketchedState:
     """The state before the first reward; ``arms`` may have no rows."""
     n, d = arms.shape
     stats = np.zeros((5, n))
     stats[NORM2] = (arms**2).sum(axis=1)
-    stats[WIDTH2] = stats[NORM2] / radius[RADIUS_RIDGE]
+    stats[WIDTH2] = stats[NORM2] / radius["ridge"]
     room = sketch.basis.shape[0]
     return SketchedState(
         sketch=sketch,
@@ -113,15 +107,15 @@ def build(
 @kernel
 def sketch_radius(state: SketchedState, log_share: float) -> float:
     """The radius for what the sketch holds and has lost."""
-    radius, sketch, n = state.radius, state.sketch, state.level[SAMPLES]
-    if radius[KIND] == FIXED:
-        return radius[VALUE]
-    ridge, dim = radius[RADIUS_RIDGE], radius[DIM]
-    if radius[KIND] == LOGDET:
+    radius, sketch, n = state.radius[0], state.sketch, state.level[SAMPLES]
+    if radius["kind"] == FIXED:
+        return radius["value"]
+    ridge, dim = radius["ridge"], radius["dim"]
+    if radius["kind"] == LOGDET:
         q = sketches.information(sketch)
     else:
-        q = closed_information(n, min(dim, sketch.size[ROWS]), radius[RATE])
-    noise, theta_norm, level = radius[NOISE], radius[THETA_NORM], sketch.level
+        q = closed_information(n, min(dim, sketch.size[ROWS]), radius["rate"])
+    noise, theta_norm, level = radius["noise"], radius["theta_norm"], sketch.level
     if level[COMPENSATED] > 0.0:
         return compensated_radius(q, level[ALPHA], dim, noise, theta_norm, ridge, log_share)
     return sketched_radius(q, level[SHRUNK], dim, noise, theta_norm, ridge, log_share)
@@ -224,14 +218,14 @@ def _append(state: SketchedState, x: Floats, p: Floats, u: Floats, reward: float
 
 
 @kernel
-def absorb(state: SketchedState, arm: int, reward: float) -> None:
-    """Book a reward for an arm."""
+def absorb(state: SketchedState, arm: int, reward: float) -> int:
+    """Record a reward for an arm; a decomposition, where one is due, is part of it."""
     sketch, x, d = state.sketch, state.arms[arm], state.theta.size
     state.counts[arm] += 1
-    add_exactly(state.stats[SUM], state.stats[LOST], arm, reward)
+    add_exactly(state.stats, SUM, arm, reward)
     state.level[SAMPLES] += 1.0
     if state.stats[NORM2, arm] == 0.0:
-        return
+        return DONE
     room, n = sketch.basis.shape[0], state.counts.size
     p, u, g = state.work[d : d + room], state.work[d + room : d + 2 * room], state.work[-n:]
     sketches.open_block(sketch, x)
@@ -242,9 +236,10 @@ def absorb(state: SketchedState, arm: int, reward: float) -> None:
     full = sketches.is_full(sketch)
     if full or not 1.0 <= D <= MAX_STEP:
         _refresh(state, _decompose(state, full))
-        return
+        return DONE
     combine(u[: sketch.size[RANK]], state.coordinates, g)
     spread(state.stats[MEAN], state.stats[WIDTH2], g, error, 1.0 / D)
+    return DONE
 
 
 @kernel
@@ -264,7 +259,7 @@ def absorb_context(state: SketchedState, x: Floats, reward: float) -> None:
 
 
 @kernel
-def choose(state: SketchedState) -> None:
+def choose(state: SketchedState) -> int:
     """The largest upper confidence bound, or the best arm of this round's draw."""
     values = state.work[-state.counts.size :]
     if state.sampling.size > 0:
@@ -272,6 +267,7 @@ def choose(state: SketchedState) -> None:
     else:
         fill_bounds(state, values)
     state.choice[0] = tied_argmax(values)
+    return DONE
 
 
 @kernel
@@ -296,7 +292,7 @@ def draw_picks(state: SketchedState, index: int, among: Mask, picks: Ints) -> No
 @kernel
 def fill_bounds(state: SketchedState, out: Floats) -> None:
     """``mean + beta width`` for every arm."""
-    beta = sketch_radius(state, state.radius[LOG_SHARE])
+    beta = sketch_radius(state, state.radius[0]["log_share"])
     for i in range(out.size):
         out[i] = state.stats[MEAN, i] + beta * np.sqrt(state.stats[WIDTH2, i])
 
@@ -374,7 +370,7 @@ class SketchedPolicy(Policy):
 
     def _outlook(self) -> Outlook:
         state = self.state
-        beta = sketch_radius(state, state.radius[LOG_SHARE])
+        beta = sketch_radius(state, state.radius[0]["log_share"])
         return new_outlook(imagined(state, "arms", "gram"), state.stats, beta)
 
     @exclusive
@@ -396,7 +392,7 @@ class SketchedPolicy(Policy):
     def _refresh_radius(self) -> None:
         if self._radius_is_function:
             n, logdet = self.state.level[SAMPLES], self.state.sketch.level[sketches.LOGDET]
-            self.state.radius[VALUE] = called_radius(self.settings["radius"], n, logdet)
+            self.state.radius["value"] = called_radius(self.settings["radius"], n, logdet)
 
     def _sizes(self) -> dict[str, int]:
         gram = self.n_arms if self.n_arms <= LARGEST_GRAM else 0
@@ -406,6 +402,12 @@ class SketchedPolicy(Policy):
     def _check_indices(self, saved: Saved) -> None:
         super()._check_indices(saved)
         sketches.check_sizes(saved, self.state.sketch)
+
+    @classmethod
+    def _converted(cls, saved: Saved) -> Saved:
+        if saved.format == 1:
+            convert_radius(saved)
+        return saved
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

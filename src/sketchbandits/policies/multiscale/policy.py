@@ -35,7 +35,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
-from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.contextual_form import ContextualForm
@@ -45,46 +44,38 @@ from sketchbandits.policies.cslb.changing_clusters import (
     later_share,
     warn_of_tolerance,
 )
-from sketchbandits.policies.cslb.coordinates import build as build_clusters
+from sketchbandits.policies.cslb.coordinates import Setting, build
+from sketchbandits.policies.cslb.format_1 import convert_clusters
 from sketchbandits.policies.cslb.layout import (
     ARM_AT,
-    BETA,
     CAP,
     CLUSTER,
-    FIRST,
+    EVERY,
     NEGLIGIBLE,
     OFF_SPAN,
-    PARTITIONS,
     SLOT,
-    START,
-    Sentinels,
-    cluster_radius,
+    Records,
 )
+from sketchbandits.policies.cslb.saved import check_fits
 from sketchbandits.policies.guard import exclusive
-from sketchbandits.policies.multiscale.rounds import direction_bound, renew, renew_all, set_direction_bounds
+from sketchbandits.policies.multiscale.format_1 import convert_scales
+from sketchbandits.policies.multiscale.rounds import STATE
 from sketchbandits.policies.multiscale.state import (
-    BUDGET,
     DIRECTION,
-    FIRST_RAYS,
-    INFORMATION,
     LENGTH,
-    MOST,
-    N_RAYS,
     N_ROWS,
     OUTSIDE,
     RAY,
-    RAY_SHARE,
-    REWARD,
+    RAY_RECORD,
     SPACE,
     SPACE_FIELDS,
+    SPACE_RECORD,
     SPACE_WIDTH,
-    STAMP,
-    MultiscaleState,
-    arms_of,
+    WAITING_RECORD,
     number_rays,
     space_features,
 )
-from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_array
+from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_record
 from sketchbandits.policies.pending.multiscale import (
     RAY_MEAN,
     RAY_WIDTH,
@@ -95,9 +86,9 @@ from sketchbandits.policies.pending.multiscale import (
 )
 from sketchbandits.policies.pending.rule import Outlook
 from sketchbandits.policies.rounds import MEAN, WIDTH2
-from sketchbandits.policies.rounds import choose as choose_next
 from sketchbandits.policies.streaming.policy import SKETCH_SIZE as SKETCH_SIZE
 from sketchbandits.policies.streaming.policy import ContextualMultiscale
+from sketchbandits.snapshot import Saved, within
 
 SHARES = {"direction": 0.9, "cluster": 0.09, "space": 0.01}
 MOST_DIMENSIONS = 1024  # of the space's fit, which takes their square in memory and time
@@ -165,65 +156,49 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
 
     def _build_state(self, partitions: int = 1) -> None:
         """The state before the first reward, on the ``partitions``-th partition; the space's part goes on, if any."""
-        part = self.partition
-        space = self._space_arrays() if partitions == 1 else {name: getattr(self.state, name) for name in SPACE_FIELDS}
-        cluster = self._radius(min(self.settings["sketch_size"], self.dim), 0.0)
-        sentinels = Sentinels.build(
-            part,
-            self.arms,
-            self._shared(float(cluster[RIDGE])),
+        old = self.state if partitions > 1 else None
+        space = self._space_arrays() if old is None else {name: getattr(old, name) for name in SPACE_FIELDS}
+        radius = self._radius(min(self.settings["sketch_size"], self.dim), 0.0)
+        setting = Setting(
+            shared=self._shared(float(radius["ridge"][0])),
+            radius=radius,
             capped=True,
-            log_share=self._share(part.n_clusters, partitions),
+            log_share=self._share(self.partition.n_clusters, partitions),
+            scan="full",
             rows=N_ROWS,
         )
-        rays = self._number_rays(sentinels)
-        sentinels.stats[SPACE] = np.inf
-        if partitions > 1:
-            rows, slots = [[SPACE], [SPACE_WIDTH]], self.state.place[SLOT, : self.n_arms]
-            sentinels.stats[rows, sentinels.place[SLOT]] = self.state.stats[rows, slots]
-        clusters = build_clusters(self.arms, part, sentinels, cluster, "full")
-        self.state = MultiscaleState(
-            *clusters,
-            rays=np.zeros((5, max(rays, 1))),
-            direction=self._radius(1, 0.0),
-            space=self._radius(max(space["theta"].size, 1), -math.log(SHARES["space"] * self.settings["delta"])),
-            **space,
-        )
-        self.state.rays[RAY_SHARE] = self._share(rays, partitions, "direction")
-        self.state.ticks[[N_RAYS, FIRST_RAYS]] = rays
-        self.state.clock[FIRST] = part.n_clusters
-        set_direction_bounds(self.state.rays, self.state.direction, self.state.stats)
-        renew_all(self.state)
+        clusters = build(self.arms, self.partition, setting)
+        clusters.stats[SPACE] = np.inf
+        if old is not None:
+            rows, slots = [[SPACE], [SPACE_WIDTH]], old.place[SLOT, : self.n_arms]
+            clusters.stats[rows, clusters.place[SLOT]] = old.stats[rows, slots]
+        n_rays = self._number_rays(clusters)
+        rays = np.zeros(max(n_rays, 1), RAY_RECORD)
+        rays["share"] = self._share(n_rays, partitions, "direction")
+        space["space"]["n_rays"] = space["space"]["first_rays"] = n_rays
+        self.state = STATE(*clusters, rays=rays, **space)
+        self.state.control["first_clusters"], self.state.control["changed"] = self.partition.n_clusters, EVERY
 
     def _space_arrays(self) -> dict[str, NDArray[Any]]:
         features = np.zeros((self.n_arms, 0))
         if self.settings["budget"] > 0:
             features = space_features(self.arms, MOST_DIMENSIONS)
         n, d = features.shape
-        factor = np.zeros((2, d, d))
-        factor[:] = np.eye(d) * math.sqrt(self._radius(max(d, 1), 0.0)[RIDGE])
-        meter = np.zeros(6)
-        waiting = np.zeros((6, n), np.int64)
-        if d == 0:
-            waiting[STAMP] = OUTSIDE
-        budget = float(self.settings["budget"])
-        meter[BUDGET], meter[MOST] = budget, SAVED_ROUNDS * budget + 8.0 * d * d
-        return {
-            "features": features,
-            "factor": factor,
-            "target": np.zeros((2, d)),
-            "theta": np.zeros(d),
-            "waiting": waiting,
-            "owed": np.zeros((2, n)),
-            "meter": meter,
-            "ticks": np.zeros(6, np.int64),
-        }
+        log_share, budget = -math.log(SHARES["space"] * self.settings["delta"]), float(self.settings["budget"])
+        space = np.zeros(1, SPACE_RECORD)
+        space["budget"], space["most"] = budget, SAVED_ROUNDS * budget + 8.0 * d * d
+        space["direction"], space["radius"] = self._radius(1, 0.0), self._radius(max(d, 1), log_share)
+        factor = np.zeros((2, d + 2, d))
+        factor[:, :d] = np.eye(d) * math.sqrt(space["radius"]["ridge"][0])
+        waiting = np.zeros(n, WAITING_RECORD)
+        waiting["stamp"] = OUTSIDE if d == 0 else 0
+        return {"space": space, "waiting": waiting, "features": features, "factor": factor}
 
     def _shared(self, ridge: float) -> Shared:
         given = {name: self.settings[name] for name in Shared._fields}
         return Shared(**{**given, "ridge": ridge})
 
-    def _radius(self, rank: int, log_share: float) -> Floats:
+    def _radius(self, rank: int, log_share: float) -> Records:
         """A scale's radius: with the ridge that was given, or the one that suits its rank."""
         ridge = self.settings["ridge"]
         if ridge is None:
@@ -231,29 +206,29 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
             least = 1e-3 * self.settings["arm_norm"]
             most = math.sqrt(validate.LARGEST)  # as for a ridge that is given
             ridge = rank * min(max(self.settings["noise"] / self.settings["theta_norm"], least), most) ** 2
-        return radius_array(self.settings["radius"], self._shared(ridge), dim=0, log_share=log_share)
+        return radius_record(self.settings["radius"], self._shared(ridge), dim=0, log_share=log_share)
 
     def _share(self, count: int, partitions: int, scale: str = "cluster") -> float:
         """``ln(1/delta')`` of one of ``count`` rays or clusters known at first."""
         part = SHARES[scale] * partition_share(partitions) * self.settings["delta"]
         return math.log((count + 1) / part)
 
-    def _number_rays(self, sentinels: Sentinels) -> int:
-        part = self.partition
-        rows, ends = [], np.cumsum(part.ranks)
-        for c in range(part.n_clusters):
-            own = self.arms[arms_of(sentinels, c)]
+    def _number_rays(self, clusters: Any) -> int:
+        part, rows = self.partition, []
+        ends = np.cumsum(part.ranks)
+        for c, own in enumerate(clusters.clusters):
+            arms = self.arms[clusters.place[ARM_AT, own["start"] : own["start"] + own["size"]]]
             # Off a coarse span, arms may look parallel that are not.
             basis = part.bases[ends[c] - part.ranks[c] : ends[c]]
-            rows.append(own if part.tolerance > NEGLIGIBLE else own @ basis.T)
-        return number_rays(sentinels, rows, min(part.tolerance, NEGLIGIBLE))
+            rows.append(arms if part.tolerance > NEGLIGIBLE else arms @ basis.T)
+        return number_rays(clusters.clusters, clusters.stats, rows, min(part.tolerance, NEGLIGIBLE))
 
     @exclusive
     def scales(self) -> dict[str, Floats]:
-        """Every arm's bound on each scale: prior, direction, cluster, space (the last +inf until it is asked for)."""
+        """Every arm's bound on each scale: prior, direction, cluster, and space, which is +inf until first computed."""
         state, slots = self.state, self.state.place[SLOT, : self.n_arms]
         stats = state.stats[:, slots]
-        beta = state.level[state.place[CLUSTER, : self.n_arms], BETA]
+        beta = state.clusters["beta"][state.place[CLUSTER, : self.n_arms]]
         off = self.settings["theta_norm"] * stats[OFF_SPAN]
         return {
             "prior": stats[CAP],
@@ -283,7 +258,7 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
     @property
     @exclusive
     def counts(self) -> NDArray[np.int64]:
-        """How many rewards were booked for each arm."""
+        """How many rewards were recorded for each arm."""
         return np.array(self.state.counts[self.state.place[SLOT, : self.n_arms]])
 
     @property
@@ -296,12 +271,11 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
         g, length = self._ray_of(arm, cluster, x)
         state = self.state  # not before: a new ray may have moved it
         state.stats[RAY, slot], state.stats[LENGTH, slot], state.stats[SPACE, slot] = g, length, np.inf
-        state.stats[DIRECTION, slot] = direction_bound(state.rays, state.direction, g, length) if g >= 0 else 0.0
-        state.waiting[:, arm], state.owed[:, arm], state.features[arm] = 0, 0.0, 0.0
+        state.waiting[arm], state.features[arm] = np.zeros((), WAITING_RECORD), 0.0
         if state.features.shape[1] == self.dim:
             state.features[arm] = x
         else:
-            state.waiting[STAMP, arm] = OUTSIDE
+            state.waiting["stamp"][arm] = OUTSIDE
 
     def _ray_of(self, arm: int, cluster: int, x: Floats) -> tuple[int, float]:
         """The ray of a new arm, found among those of its cluster or opened, and its signed length: O(|C| d)."""
@@ -309,7 +283,8 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
         if norm == 0.0:
             return -1, 0.0
         state = self.state
-        slots = np.arange(*state.shape[cluster : cluster + 2, START])
+        own = state.clusters[cluster]
+        slots = np.arange(own["start"], own["start"] + own["size"])
         mates = state.place[ARM_AT, slots]
         others = (mates >= 0) & (mates != arm) & (state.stats[RAY, slots] >= 0)
         mates, slots = mates[others], slots[others]
@@ -328,45 +303,52 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
 
     def _open_ray(self) -> int:
         state = self.state
-        g = int(state.ticks[N_RAYS])
-        if g == state.rays.shape[1]:
-            self.state = state = state._replace(rays=np.concatenate([state.rays, np.zeros_like(state.rays)], axis=1))
-        state.rays[:, g] = 0.0
-        first, partitions = int(state.ticks[FIRST_RAYS]), int(state.clock[PARTITIONS])
-        state.rays[RAY_SHARE, g] = self._share(first, partitions, "direction") + later_share(g + 1 - first)
-        state.ticks[N_RAYS] += 1
+        g, first = (int(state.space[name][0]) for name in ("n_rays", "first_rays"))
+        if g == state.rays.size:
+            self.state = state = state._replace(rays=np.concatenate([state.rays, np.zeros_like(state.rays)]))
+        state.rays[g] = np.zeros((), RAY_RECORD)
+        partitions = int(state.control["partitions"][0])
+        state.rays["share"][g] = self._share(first, partitions, "direction") + later_share(g + 1 - first)
+        state.space["n_rays"] += 1
         return g
 
     def _grow_per_arm(self) -> None:
-        """Room for as many arms again, where it is used up."""
+        """Twice the capacity for arms, where it is used up."""
         state = self.state
         if self.n_arms < state.features.shape[0]:
             return
         self.state = state._replace(
             features=np.concatenate([state.features, np.zeros_like(state.features)]),
-            waiting=np.concatenate([state.waiting, np.zeros_like(state.waiting)], axis=1),
-            owed=np.concatenate([state.owed, np.zeros_like(state.owed)], axis=1),
+            waiting=np.concatenate([state.waiting, np.zeros_like(state.waiting)]),
         )
 
-    def _renew(self, clusters: set[int], *, lists_too: bool = False) -> None:
-        state = self.state
-        for c in sorted(clusters):
-            beta = cluster_radius(state.radius, state.shape, state.level, c)
-            renew(state.stats, state.shape, state.level, state.tree, state.work, c, beta)
-        choose_next(state)
-
-    def _book_scales(self, counts: NDArray[np.int64], sums: Floats) -> None:
+    def _restore_scales(self, counts: NDArray[np.int64], sums: Floats) -> None:
         """Rays from the arms' counts and sums; the space's fit does not depend on the partition and goes on."""
         state, slots = self.state, self.state.place[SLOT, : self.n_arms]
         length, ray = state.stats[LENGTH, slots], state.stats[RAY, slots].astype(np.int64)
         own = ray >= 0
-        for row, values in ((INFORMATION, counts * length**2), (REWARD, sums * length)):
-            state.rays[row] = np.bincount(ray[own], values[own], minlength=state.rays.shape[1])
-        set_direction_bounds(self.state.rays, self.state.direction, self.state.stats)
+        for name, values in (("information", counts * length**2), ("reward", sums * length)):
+            state.rays[name] = np.bincount(ray[own], values[own], minlength=state.rays.size)
 
-    def _renew_all(self) -> None:
-        renew_all(self.state)
+    @classmethod
+    def _converted(cls, saved: Saved) -> Saved:
+        if saved.format == 1:
+            convert_clusters(saved, "coordinates", "full")
+            convert_scales(saved)
+        return saved
+
+    def _check_indices(self, saved: Saved) -> None:
+        super()._check_indices(saved)
+        check_fits(saved, self.state, "full")
+        state, space, capacity = self.state, self.state.space[0], self.state.waiting.size
+        within(saved, "state.space[n_rays]", space["n_rays"], 0, state.rays.size)
+        within(saved, "state.stats[RAY]", state.stats[RAY], -1, state.rays.size - 1)
+        within(saved, "capacity for all arms", capacity - self.n_arms, 0, 2**62)
+        for name, length in (("queue", "in_queue"), ("batch", "in_batch")):
+            within(saved, f"state.space[{length}]", space[length], 0, capacity)
+            within(saved, f"state.waiting[{name}]", state.waiting[name][: space[length]], 0, self.n_arms - 1)
+        within(saved, "state.space[at]", space["at"], 0, space["in_batch"])
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:
-        return MultiscaleState
+        return STATE

@@ -1,122 +1,151 @@
-"""The memory of multi-scale CS-LB: CS-LB's clusters, and beside them rays, and one fit of the whole space.
+"""The memory of multi-scale CS-LB: CS-LB's clusters, the rays inside them, and one fit of the whole space.
 
 Rays (arms on one line through 0) lie inside clusters. The space's fit is that of *all rewards up to some round*: new
-rewards wait in a queue, are frozen into a batch, worked off row by row as the budget allows, and only a finished batch
+rewards wait in a queue, are frozen into a batch, processed row by row as the budget allows, and only a finished batch
 is published. Nothing here depends on the clock, so a run can be repeated and recovered bit for bit.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sketchbandits.kernels.compiled import kernel
-from sketchbandits.kernels.linalg import Floats, Ints, dot
-from sketchbandits.policies.cslb.layout import ARM_AT, N_STATS, START, Sentinels
+from sketchbandits.confidence import RADIUS
+from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.policies.cslb.layout import CLUSTER_RECORD, CONTROL_RECORD, COUNT, N_STATS, Records
 
 # More rows of ``stats``: an arm's bounds on the scale of its direction and of the space, its signed length along its
 # ray, the number of the ray, and how much of the space's bound is width.
 DIRECTION, SPACE, LENGTH, RAY, SPACE_WIDTH = range(N_STATS, N_STATS + 5)
 N_ROWS = N_STATS + 5
-# Rows of ``rays``: sum of n s^2 over the ray's arms and of s y, each with what rounding has lost; ln(1/delta').
-INFORMATION, INFORMATION_LOST, REWARD, REWARD_LOST, RAY_SHARE = range(5)
-# Rows of ``waiting``: the fit that an arm's space bound is from, whether it is in the queue, the queue, the batch, and
-# how many rewards each arm has in the queue and in the batch.
-STAMP, QUEUED, QUEUE, BATCH, N_QUEUED, N_BATCHED = range(6)
-SUM_QUEUED, SUM_BATCHED = range(2)  # rows of ``owed``: the rewards' sums
-# Entries of ``meter``: operations saved up, a round's budget, the most that may be saved; what clusters have learned
-# since the last batch was frozen, as the sum of their det V's growth; ln det V of the published fit and of the other.
-BANK, BUDGET, MOST, NEWS, LOGDET_SHOWN, LOGDET_MADE = range(6)
-VERSION, IN_QUEUE, IN_BATCH, AT, N_RAYS, FIRST_RAYS = range(6)  # entries of ``ticks``
-SHOWN, MADE = range(2)  # the published fit and the one in the making
+SHOWN, MADE = range(2)  # the published fit of the space and the one in the making
+TARGET, THETA = -2, -1  # the last rows of each: R theta, and theta (of the published one)
 OUTSIDE = -1  # the stamp of an arm whose features the space's fit cannot hold
 PARALLEL = 1e-8  # arms whose directions differ by less are on one ray
 
+RAY_RECORD = np.dtype(
+    [
+        ("information", np.float64),  # the sum of n s^2 over the ray's arms of signed length s
+        ("information_lost", np.float64),  # what rounding has lost of it
+        ("reward", np.float64),  # the sum of s y
+        ("reward_lost", np.float64),
+        ("share", np.float64),  # ln(1/delta') of the ray's part of delta
+    ]
+)
+WAITING_RECORD = np.dtype(
+    [
+        ("stamp", np.int64),  # the published fit that the arm's space bound is from
+        ("queued", np.int64),  # whether the arm is in the queue
+        ("queue", np.int64),  # the queue and the batch themselves: arms, in order
+        ("batch", np.int64),
+        ("n_queued", np.int64),  # rewards that the arm has there
+        ("n_batched", np.int64),
+        ("sum_queued", np.float64),  # and their sums
+        ("sum_batched", np.float64),
+    ]
+)
+SPACE_RECORD = np.dtype(
+    [
+        ("bank", np.float64),  # operations saved up
+        ("budget", np.float64),  # operations per round
+        ("most", np.float64),  # how many may be saved up
+        ("news", np.float64),  # growth of clusters' det V since the last batch was frozen, summed
+        ("logdet_shown", np.float64),  # ln det(V/ridge) of the published fit
+        ("logdet_made", np.float64),
+        ("version", np.int64),  # of the published fit
+        ("in_queue", np.int64),  # arms
+        ("in_batch", np.int64),
+        ("at", np.int64),  # how many of the batch are processed
+        ("n_rays", np.int64),
+        ("first_rays", np.int64),  # known when the partition was made
+        ("direction", RADIUS),  # of rays
+        ("radius", RADIUS),  # of the space's fit
+    ]
+)
+
 
 class MultiscaleState(NamedTuple):
-    """CS-LB's fields by the same names, then what the other scales need."""
+    """CS-LB's arrays by the same names (`cslb.layout`), then what the other scales need."""
 
-    choice: Ints
-    counts: Ints
-    place: Ints
-    stats: Floats  # per slot: as in CS-LB, then DIRECTION, SPACE, LENGTH, RAY, SPACE_WIDTH
-    shape: Ints
-    level: Floats
-    clock: Ints
-    radius: Floats  # of clusters
-    coordinates: Floats
-    whitened: Floats
-    core: Floats
-    listed: Ints  # empty: no shortlists here
-    tree: Floats
-    work: Floats
-    rays: Floats
-    direction: Floats  # the radius of rays
-    space: Floats  # the radius of the space's fit
-    features: Floats  # per arm its coordinates in the space (no columns: the scale is off)
-    factor: Floats  # (2, D, D): triangular R with R'R = V, SHOWN and MADE
-    target: Floats  # (2, D): R theta
-    theta: Floats  # (D): of the published fit
-    waiting: Ints
-    owed: Floats
-    meter: Floats
-    ticks: Ints
+    control: Annotated[Records, "1", CONTROL_RECORD]
+    clusters: Annotated[Records, "k", CLUSTER_RECORD]
+    place: Annotated[Ints, "4 s"]
+    stats: Annotated[Floats, "12 s"]  # per slot: as in CS-LB, then DIRECTION, SPACE, LENGTH, RAY, SPACE_WIDTH
+    fits: Annotated[Floats, "f"]
+    rays: Annotated[Records, "g", RAY_RECORD]
+    space: Annotated[Records, "1", SPACE_RECORD]
+    waiting: Annotated[Records, "c", WAITING_RECORD]  # per arm, but for the queue and the batch
+    features: Annotated[Floats, "c p"]  # per arm its coordinates in the space (no columns: the scale is off)
+    factor: Annotated[Floats, "2 p+2 p"]  # triangular R with R'R = V, then TARGET and THETA; SHOWN and MADE
+
+    @property
+    def choice(self) -> Ints:
+        """The next arm."""
+        choice: Ints = self.control["choice"]
+        return choice
+
+    @property
+    def counts(self) -> Ints:
+        """Per slot: rewards recorded."""
+        return self.place[COUNT]
 
 
-SPACE_FIELDS = ("features", "factor", "target", "theta", "waiting", "owed", "meter", "ticks")
+SPACE_FIELDS = ("space", "waiting", "features", "factor")
 
 
-@kernel
-def same_ray(z: Floats, u: Floats, tolerance: float) -> bool:
-    """Whether ``z`` lies on the line of the unit vector ``u``."""
-    s, left = dot(z, u), 0.0
-    for k in range(z.size):
-        left += (z[k] - s * u[k]) ** 2
-    return left <= tolerance**2 * dot(z, z)
+def find_rays(Z: Floats, key: Floats, tolerance: float, first: int) -> tuple[Ints, Floats, int]:
+    """The rays of a cluster's arms, the rows of ``Z``, numbered from ``first`` on, with every arm's signed length.
 
-
-@kernel
-def find_rays(Z: Floats, order: Ints, key: Floats, tolerance: float, ray: Ints, length: Floats, first: int) -> int:
-    """Number the rays of a cluster's arms, the rows of ``Z``, from ``first`` on; return the number after the last.
-
-    ``order`` sorts by ``key``, a random direction's cosine, equal for arms on one ray up to the tolerance: only
-    neighbours in that order need be compared. Zero arms have no ray.
+    ``key`` is a random direction's cosine, equal for arms on one ray up to the tolerance: only neighbours in its order
+    need be compared, and most arms have none so near. Zero arms have no ray. The third value is the next free number.
     """
-    n, r = Z.shape
-    units = np.empty((n, r))
-    found, heads = 0, np.empty(n, np.int64)
-    window = 4.0 * tolerance * np.sqrt(r)
-    for k in range(n):
-        i = order[k]
-        norm = np.sqrt(dot(Z[i], Z[i]))
-        ray[i], length[i] = -1, 0.0
-        if norm == 0.0:
-            continue
-        h = found - 1
-        while h >= 0 and key[i] - key[heads[h]] <= window:
-            if same_ray(Z[i], units[h], tolerance):
-                ray[i], length[i] = first + h, dot(Z[i], units[h])
-                break
-            h -= 1
-        if ray[i] < 0:
-            for a in range(r):
-                units[found, a] = Z[i, a] / norm
-            heads[found] = i
-            ray[i], length[i] = first + found, norm
-            found += 1
-    return first + found
+    norms = np.sqrt((Z**2).sum(axis=1))
+    order = np.argsort(key, kind="stable")
+    order = order[norms[order] > 0.0]
+    ray, length = np.full(len(Z), -1), np.zeros(len(Z))
+    if not order.size:
+        return ray, length, first
+    window = 4.0 * tolerance * np.sqrt(Z.shape[1])
+    heads = np.ones(order.size, np.bool_)  # which arms are the first of their ray, in this order
+    for k in (np.flatnonzero(np.diff(key[order]) <= window) + 1).tolist():
+        h = _earlier_head(Z, norms, key, order, heads, k, (window, tolerance))
+        if h >= 0:
+            heads[k], ray[order[k]] = False, order[h]
+            length[order[k]] = Z[order[k]] @ Z[order[h]] / norms[order[h]]
+    own = order[heads]
+    numbers = np.full(len(Z), -1)
+    numbers[own] = first + np.arange(own.size)
+    joined = ray >= 0
+    ray[joined] = numbers[ray[joined]]
+    ray[own], length[own] = numbers[own], norms[own]
+    return ray, length, first + own.size
 
 
-def number_rays(sentinels: Sentinels, coordinates: list[Floats], tolerance: float) -> int:
+def _earlier_head(
+    Z: Floats, norms: Floats, key: Floats, order: Ints, heads: NDArray[np.bool_], k: int, near: tuple[float, float]
+) -> int:
+    """The nearest first arm before place ``k`` of ``order`` on whose line arm k lies, or -1."""
+    window, tolerance = near
+    z, h = Z[order[k]], k - 1
+    while h >= 0 and key[order[k]] - key[order[h]] <= window:
+        if heads[h]:
+            unit = Z[order[h]] / norms[order[h]]
+            rest = z - (z @ unit) * unit
+            if rest @ rest <= tolerance**2 * (z @ z):
+                return h
+        h -= 1
+    return -1
+
+
+def number_rays(clusters: Records, stats: Floats, coordinates: list[Floats], tolerance: float) -> int:
     """Write every arm's ray and signed length into its slot; returns how many rays there are."""
     count, generator = 0, np.random.default_rng([20_061_012, 1_731])
-    for c, Z in enumerate(coordinates):
-        first, last = sentinels.shape[c : c + 2, START]
+    for own, Z in zip(clusters, coordinates, strict=True):
+        slots = slice(own["start"], own["start"] + own["size"])
         g = generator.standard_normal(Z.shape[1])
         norms = np.sqrt((Z**2).sum(axis=1))
         key = np.abs(Z @ g) / np.where(norms > 0, norms, 1.0)  # the sign of an arm does not matter
-        ray, length = np.empty(len(Z), np.int64), np.empty(len(Z))
-        count = find_rays(np.ascontiguousarray(Z), np.argsort(key, kind="stable"), key, tolerance, ray, length, count)
-        sentinels.stats[RAY, first:last], sentinels.stats[LENGTH, first:last] = ray, length
+        stats[RAY, slots], stats[LENGTH, slots], count = find_rays(np.ascontiguousarray(Z), key, tolerance, count)
     return count
 
 
@@ -134,8 +163,3 @@ def space_features(arms: Floats, most: int) -> Floats:
     U, sigma, _ = np.linalg.svd(arms, full_matrices=False)
     rank = int((sigma > 1e-10 * sigma[0]).sum()) if sigma[0] > 0 else 0
     return np.ascontiguousarray(U[:, :rank] * sigma[:rank]) if rank < n else np.zeros((n, 0))
-
-
-def arms_of(sentinels: Sentinels, c: int) -> Ints:
-    """The arms of a cluster, in the order of their slots."""
-    return sentinels.place[ARM_AT, sentinels.shape[c, START] : sentinels.shape[c + 1, START]]

@@ -1,4 +1,4 @@
-"""Multi-scale CS-LB's outlook on pending pulls: clusters as CS-LB's, rays beside them.
+"""Multi-scale CS-LB's outlook on pending pulls: clusters as CS-LB's, and rays.
 
 A pending pull of an arm of length s adds ``s^2`` to its ray's V; the ray's determinant ratio discounts the widths of
 its arms on the scales of direction and of space. For the latter that is not the exact ratio, and need not be: an
@@ -10,23 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, Ints
-from sketchbandits.policies.cslb.layout import ARM_AT, BETA
-from sketchbandits.policies.multiscale.state import (
-    DIRECTION,
-    INFORMATION,
-    INFORMATION_LOST,
-    LENGTH,
-    RAY,
-    REWARD,
-    REWARD_LOST,
-    SPACE,
-    SPACE_WIDTH,
-    MultiscaleState,
-)
-from sketchbandits.policies.pending.clusters import Clusters, cluster_outlook
+from sketchbandits.policies.cslb.layout import ARM_AT
+from sketchbandits.policies.multiscale.state import DIRECTION, LENGTH, RAY, SPACE, SPACE_WIDTH, MultiscaleState
+from sketchbandits.policies.pending.clusters import ClusterFits, cluster_outlook
 from sketchbandits.policies.pending.clusters import discount as discount_cluster
 from sketchbandits.policies.pending.rule import (
     CAP,
@@ -49,7 +37,7 @@ RAY_MEAN, RAY_WIDTH, SPACE_MEAN, WIDTH_IN_SPACE, GAIN = range(5)
 class Scales(NamedTuple):
     """The clusters' fits; per slot its bounds on the other scales and its ray; per ray its determinant ratio."""
 
-    clusters: Clusters
+    clusters: ClusterFits
     bounds: Floats
     ray: Ints  # -1: a zero arm, or none
     ratio: Floats
@@ -90,22 +78,23 @@ register_outlook(Scales, discount=discount, fits=fits, fill=fill)
 
 def multiscale_outlook(state: MultiscaleState) -> Outlook:
     """The outlook of a state."""
-    outlook = cluster_outlook(state, state.level[:, BETA])
+    outlook = cluster_outlook(state, state.clusters["beta"])
     bounds, ray = direction_and_space(state), state.stats[RAY].astype(np.int64)
     ray[state.place[ARM_AT] < 0] = -1  # a free slot
-    model = Scales(outlook.model, bounds, ray, np.ones(state.rays.shape[1]))
+    model = Scales(outlook.model, bounds, ray, np.ones(state.rays.size))
     below = [bounds[RAY_MEAN] - bounds[RAY_WIDTH], bounds[SPACE_MEAN] - bounds[WIDTH_IN_SPACE], outlook.stats[LOWER]]
-    below[1][np.isinf(bounds[SPACE_MEAN])] = -np.inf  # not asked yet
+    below[1][np.isinf(bounds[SPACE_MEAN])] = -np.inf  # not computed yet
     outlook.stats[LOWER] = np.max(below, axis=0)
     return outlook._replace(model=model)
 
 
 def direction_and_space(state: MultiscaleState) -> Floats:
     """Means and widths of every slot on the scales of direction and space."""
-    bounds, own = np.zeros((5, state.counts.size)), np.flatnonzero(state.stats[RAY] >= 0)
+    bounds, own = np.zeros((5, state.stats.shape[1])), np.flatnonzero(state.stats[RAY] >= 0)
     g, s = state.stats[RAY, own].astype(np.int64), state.stats[LENGTH, own]
-    V = state.direction[RIDGE] + state.rays[INFORMATION, g] + state.rays[INFORMATION_LOST, g]
-    bounds[RAY_MEAN, own] = s * (state.rays[REWARD, g] + state.rays[REWARD_LOST, g]) / V
+    rays = state.rays[g]
+    V = state.space["direction"]["ridge"][0] + rays["information"] + rays["information_lost"]
+    bounds[RAY_MEAN, own] = s * (rays["reward"] + rays["reward_lost"]) / V
     bounds[RAY_WIDTH] = state.stats[DIRECTION] - bounds[RAY_MEAN]
     bounds[GAIN, own] = s**2 / V
     bounds[WIDTH_IN_SPACE] = state.stats[SPACE_WIDTH]

@@ -11,11 +11,11 @@ valid, and this one costs no d^2 to ask. A unit vector orthogonal to the span, t
 they are outside by one product; what passes is measured by `linalg.remove_projection`.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sketchbandits.confidence import KIND, LOG_SHARE, MIXTURE, NOISE, THETA_NORM, ellipsoid_radius, mixture_radius
+from sketchbandits.confidence import MIXTURE, ellipsoid_radius, mixture_radius
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import (
     ROUNDING,
@@ -25,9 +25,8 @@ from sketchbandits.kernels.linalg import (
     dot,
     remove_projection,
     scale,
-    solve_upper,
-    triangular_step,
 )
+from sketchbandits.kernels.triangular import solve_upper, triangular_step
 
 # Columns of ``level``: ln det(V/ridge), sum of eps^2, ln(1/delta'), the ridge, beta + S sqrt(sum eps^2), the view's
 # radius (+inf: there is none).
@@ -77,18 +76,18 @@ def cluster_bytes(dim: int, size: int) -> int:
 
 
 @kernel
-def reach(radius: Floats, level: Floats) -> float:
+def reach(radius: Any, level: Floats) -> float:
     """``beta + S sqrt(sum eps^2)`` of one cluster's ``level``."""
-    bias = np.sqrt(level[RIDGE]) * radius[THETA_NORM]
-    if radius[KIND] == MIXTURE:
-        beta = mixture_radius(level[LOGDET], radius[NOISE], bias, level[SHARE])
+    bias = np.sqrt(level[RIDGE]) * radius["theta_norm"]
+    if radius["kind"] == MIXTURE:
+        beta = mixture_radius(level[LOGDET], radius["noise"], bias, level[SHARE])
     else:
-        beta = ellipsoid_radius(level[LOGDET], radius[NOISE], bias, level[SHARE])
-    return beta + radius[THETA_NORM] * np.sqrt(level[LEAK])
+        beta = ellipsoid_radius(level[LOGDET], radius["noise"], bias, level[SHARE])
+    return beta + radius["theta_norm"] * np.sqrt(level[LEAK])
 
 
 @kernel
-def open_cluster(clusters: Clusters, radius: Floats, span: Floats, rank: int, ridge: float, omega: Floats) -> int:
+def open_cluster(clusters: Clusters, radius: Any, span: Floats, rank: int, ridge: float, omega: Floats) -> int:
     """Take in a span, the first rows of ``span``; returns the new cluster's index."""
     k = clusters.ticks[COUNT]
     clusters.ticks[COUNT] += 1
@@ -101,7 +100,7 @@ def open_cluster(clusters: Clusters, radius: Floats, span: Floats, rank: int, ri
     left = remove_projection(span, rank, probe, np.empty(rank))
     # Nothing but rounding is left where the span holds omega: a zero probe, which everyone passes.
     scale(probe, 1.0 / left if left > 1e3 * ROUNDING else 0.0)
-    level[RIDGE], level[SHARE], level[VIEW_RADIUS] = ridge, radius[LOG_SHARE] + np.log((k + 1.0) * (k + 2.0)), np.inf
+    level[RIDGE], level[SHARE], level[VIEW_RADIUS] = ridge, radius["log_share"] + np.log((k + 1.0) * (k + 2.0)), np.inf
     level[REACH] = reach(radius, level)
     return k
 
@@ -165,7 +164,7 @@ def least_bounds(
 
 
 @kernel
-def book(clusters: Clusters, radius: Floats, k: int, z: Floats, left: float, reward: float) -> None:
+def book(clusters: Clusters, radius: Any, k: int, z: Floats, left: float, reward: float) -> None:
     """Book a reward into cluster ``k``; ``z`` is used up."""
     rank, level = clusters.ranks[k], clusters.level[k]
     factor, target = clusters.factor[k, OWN, :rank, :rank], clusters.target[k, :rank]
@@ -177,7 +176,7 @@ def book(clusters: Clusters, radius: Floats, k: int, z: Floats, left: float, rew
 
 @kernel
 def book_in_all(
-    clusters: Clusters, radius: Floats, x: Floats, norm: float, tolerance: float, reward: float, first: int
+    clusters: Clusters, radius: Any, x: Floats, norm: float, tolerance: float, reward: float, first: int
 ) -> int:
     """Book a reward into every cluster from ``first`` on that holds its context; the first of them, or -1."""
     rest, z, home = np.empty(x.size), np.empty(clusters.bases.shape[1]), -1

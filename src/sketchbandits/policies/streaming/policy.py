@@ -43,11 +43,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
-from sketchbandits.confidence import RIDGE
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.policies.cslb.changing_clusters import warn_of_tolerance
-from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_array
+from sketchbandits.policies.format_1 import convert_radius
+from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_record
 from sketchbandits.policies.streaming.clusters import COUNT, MOST, Clusters, cluster_bytes
 from sketchbandits.policies.streaming.estimates import estimates
 from sketchbandits.policies.streaming.pool import SIZE, Pool, pool_bytes
@@ -167,11 +167,11 @@ class ContextualMultiscale(ContextualPolicy):
 
     def _space(self, d: int, shared: Shared, rule: Floats) -> Space:
         radius = self._radius(shared, rule[RIDGE_AT_LEAST] + max(d, 1) * rule[RIDGE_A_RANK], 1.0 - CLUSTER_SHARE)
-        return Space(np.eye(d) * math.sqrt(radius[RIDGE]), np.zeros(d), np.zeros(d), radius)
+        return Space(np.eye(d) * math.sqrt(radius["ridge"][0]), np.zeros(d), np.zeros(d), radius)
 
-    def _radius(self, shared: Shared, ridge: float, share: float) -> Floats:
+    def _radius(self, shared: Shared, ridge: float, share: float) -> NDArray[Any]:
         log_share = -math.log(share * shared.delta)
-        return radius_array(self.settings["radius"], shared._replace(ridge=ridge), dim=0, log_share=log_share)
+        return radius_record(self.settings["radius"], shared._replace(ridge=ridge), dim=0, log_share=log_share)
 
     def select(self, contexts: ArrayLike) -> int:
         """The row of ``contexts`` with the largest bound; of those at S ||x|| the least known. No side effect."""
@@ -221,6 +221,12 @@ class ContextualMultiscale(ContextualPolicy):
         within(saved, "state.clusters.ticks[COUNT]", clusters.ticks[COUNT], 0, clusters.ranks.size)
         within(saved, "state.clusters.ranks", clusters.ranks, 0, clusters.bases.shape[1])
         within(saved, "state.pool.ticks[SIZE]", pool.ticks[SIZE], 0, len(pool.vectors))
+
+    @classmethod
+    def _converted(cls, saved: Saved) -> Saved:
+        if saved.format == 1:
+            convert_radius(saved, "state.space.radius")
+        return super()._converted(saved)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

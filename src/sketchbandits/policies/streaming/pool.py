@@ -24,7 +24,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sketchbandits.kernels.compiled import kernel
-from sketchbandits.kernels.linalg import ROUNDING, Floats, Ints, assign, remove_projection, scale, solve_upper
+from sketchbandits.kernels.linalg import ROUNDING, Floats, Ints, assign, remove_projection, scale
+from sketchbandits.kernels.triangular import solve_upper
 
 # Entries of ``ticks``: vectors held, the most, how many newcomers to let pass, failures in a row.
 SIZE, MOST, PAUSE, FRUITLESS = range(4)

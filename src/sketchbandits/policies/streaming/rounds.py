@@ -1,12 +1,14 @@
 """A round of multi-scale CS-LB on contexts: bound and choose, then route the reward; see `contextual_multiscale`."""
 
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sketchbandits.confidence import THETA_NORM, radius_value
+from sketchbandits.confidence import RADIUS, radius_value
 from sketchbandits.kernels.compiled import kernel
-from sketchbandits.kernels.linalg import Floats, assign, dot, scale, solve_upper, tie_threshold, triangular_step
+from sketchbandits.kernels.linalg import Floats, assign, dot, scale, tie_threshold
+from sketchbandits.kernels.triangular import solve_upper, triangular_step
 from sketchbandits.policies.streaming.clusters import (
     COUNT,
     MOST,
@@ -35,7 +37,7 @@ class Space(NamedTuple):
     factor: Floats
     target: Floats
     theta: Floats
-    radius: Floats
+    radius: Annotated[NDArray[Any], "1", RADIUS]
 
 
 class ContextualMultiscaleState(NamedTuple):
@@ -44,7 +46,7 @@ class ContextualMultiscaleState(NamedTuple):
     clusters: Clusters
     pool: Pool
     space: Space
-    radius: Floats  # of clusters, but for their ridges and shares
+    radius: Annotated[NDArray[Any], "1", RADIUS]  # of clusters, but for their ridges and shares
     omega: Floats  # the direction that probes are made from
     rule: Floats
     meter: Floats
@@ -56,8 +58,8 @@ def scale_bounds(state: ContextualMultiscaleState, contexts: Floats, out: Floats
 
     The space itself is asked only where no cluster holds a context; where one does, its view is.
     """
-    space, S, d = state.space, state.radius[THETA_NORM], contexts.shape[1]
-    beta, rest, pair = radius_value(space.radius, 0.0, state.meter[LOGDET]), np.empty(d), np.empty(2)
+    space, S, d = state.space, state.radius[0]["theta_norm"], contexts.shape[1]
+    beta, rest, pair = radius_value(space.radius[0], 0.0, state.meter[LOGDET]), np.empty(d), np.empty(2)
     for a in range(contexts.shape[0]):
         x = contexts[a]
         norm = np.sqrt(dot(x, x))
@@ -105,7 +107,7 @@ def seek(state: ContextualMultiscaleState, x: Floats, norm: float) -> int:
         return -1
     state.meter[SQUARES] += rank * rank
     ridge = state.rule[RIDGE_AT_LEAST] + rank * state.rule[RIDGE_A_RANK]
-    return open_cluster(clusters, state.radius, span, rank, ridge, state.omega)
+    return open_cluster(clusters, state.radius[0], span, rank, ridge, state.omega)
 
 
 @kernel
@@ -130,7 +132,7 @@ def absorb(state: ContextualMultiscaleState, x: Floats, reward: float) -> None:
     norm = np.sqrt(dot(x, x))
     if norm == 0.0:
         return  # it teaches nothing
-    home = book_in_all(clusters, state.radius, x, norm, state.rule[NEAR], reward, 0)
+    home = book_in_all(clusters, state.radius[0], x, norm, state.rule[NEAR], reward, 0)
     paid = pay(state, home)
     if paid:
         meter[LOGDET] += triangular_step(space.factor, space.target, x.copy(), reward)
@@ -139,9 +141,9 @@ def absorb(state: ContextualMultiscaleState, x: Floats, reward: float) -> None:
     if home < 0:
         home = seek(state, x, norm)
         if home >= 0:
-            book_in_all(clusters, state.radius, x, norm, state.rule[NEAR], reward, home)
+            book_in_all(clusters, state.radius[0], x, norm, state.rule[NEAR], reward, home)
     if paid and home >= 0:
-        look(clusters, home, space.factor, space.theta, radius_value(space.radius, 0.0, meter[LOGDET]))
+        look(clusters, home, space.factor, space.theta, radius_value(space.radius[0], 0.0, meter[LOGDET]))
 
 
 @kernel
