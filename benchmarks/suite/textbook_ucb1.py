@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import UCB1
 from sketchbandits.kernels.linalg import add_exactly, tied_argmax
-from sketchbandits.policies.rounds import general_play, register
+from sketchbandits.policies.rounds import DONE, general_loop, register
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,35 +25,37 @@ class TextbookState(NamedTuple):
     work: Floats
 
 
-# Not the library's own decorator, nor its compiled `general_play`: both keep an index on disk next to the library. It
+# Not the library's own decorator, nor its compiled `general_loop`: both keep an index on disk next to the library. It
 # would name this module's state type, and a process that cannot import this module could no longer read the index.
 _kernel = numba.njit(nogil=True, error_model="numpy")
 
 
 @_kernel
-def absorb(state: TextbookState, arm: int, reward: float) -> None:
+def absorb(state: TextbookState, arm: int, reward: float) -> int:
     """Record a reward in the arm's mean."""
     stats = state.stats
     state.clock[0] += 1
     state.counts[arm] += 1
-    add_exactly(stats[1], stats[2], arm, reward)
+    add_exactly(stats, 1, arm, reward)
     stats[0, arm] = (stats[1, arm] + stats[2, arm]) / state.counts[arm]
+    return DONE
 
 
 @_kernel
-def choose(state: TextbookState) -> None:
+def choose(state: TextbookState) -> int:
     """``argmax_i mean_i + sqrt(c ln t / n_i)``: one division and one root per arm."""
     mean, counts, values = state.stats[0], state.counts, state.work
     scale = state.factor[0] * np.log(max(state.clock[0], 2))
     for i in range(values.size):
         values[i] = mean[i] + np.sqrt(scale / counts[i])  # 1/0 is +inf: an arm without rewards comes first
     state.choice[0] = tied_argmax(values)
+    return DONE
 
 
 # The text of the library's own loop, compiled here; with the compiler off it is a plain function already.
-_play = _kernel(getattr(general_play, "py_func", general_play))
+_loop = _kernel(getattr(general_loop, "py_func", general_loop))
 
-register(TextbookState, absorb=absorb, choose=choose, play=_play)
+register(TextbookState, absorb=absorb, choose=choose, loop=_loop)
 
 
 class TextbookUCB1(UCB1):

@@ -13,29 +13,19 @@ from sketchbandits.policies.cslb import changing_clusters
 from sketchbandits.policies.cslb.changing_clusters import Repartition
 from sketchbandits.policies.cslb.coordinates import current_stats
 from sketchbandits.policies.cslb.layout import (
-    BETA,
     FEW,
-    FORM,
-    GROWTH,
     LISTED,
-    LOGDET,
     MANY,
-    PARTITIONS,
-    SHARE,
     SLOT,
 )
 from sketchbandits.policies.multiscale.policy import partition_share
 from sketchbandits.policies.multiscale.state import (
     DIRECTION,
-    INFORMATION,
     LENGTH,
-    N_RAYS,
     RAY,
-    RAY_SHARE,
-    REWARD,
     SHOWN,
     SPACE,
-    VERSION,
+    THETA,
 )
 from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2
 from sketchbandits.snapshot import leaves
@@ -95,8 +85,8 @@ def memory(policy):
 
 
 def log_dets(policy):
-    level = policy.state.level[: policy.partition.n_clusters]
-    return level[:, LOGDET] + np.log(level[:, GROWTH])
+    clusters = policy.state.clusters[: policy.partition.n_clusters]
+    return clusters["logdet"] + np.log(clusters["growth"])
 
 
 def assert_same_partition(one, other):
@@ -135,7 +125,7 @@ def ray_fits(policy):
     rays = own[RAY, on_ray].astype(int)
     sign = np.sign(own[LENGTH, on_ray])
     assert np.allclose(np.abs(own[LENGTH, on_ray]), np.linalg.norm(policy.arms[on_ray], axis=1))
-    return state.rays[INFORMATION, rays], sign * state.rays[REWARD, rays]
+    return state.rays["information"][rays], sign * state.rays["reward"][rays]
 
 
 def assert_plays_the_best(policy):
@@ -147,17 +137,17 @@ def assert_plays_the_best(policy):
 
 def assert_shares_within_delta(policy):
     """What all clusters, and all rays, may spend of delta."""
-    level = policy.state.level[: policy.partition.n_clusters]
-    multiscale, first = isinstance(policy, MultiscaleCSLB), policy.state.clock[PARTITIONS] == 1
+    clusters = policy.state.clusters[: policy.partition.n_clusters]
+    multiscale, first = isinstance(policy, MultiscaleCSLB), policy.state.control["partitions"][0] == 1
     part = 0.09 * 0.9 * DELTA if multiscale and first else DELTA
-    assert np.exp(-level[:, SHARE]).sum() <= part * (1 + 1e-12)
+    assert np.exp(-clusters["share"]).sum() <= part * (1 + 1e-12)
     if multiscale:
-        rays = policy.state.rays[RAY_SHARE, : policy.state.ticks[N_RAYS]]
+        rays = policy.state.rays["share"][: policy.state.space["n_rays"][0]]
         assert np.exp(-rays).sum() <= 0.9 * 0.9 * DELTA * (1 + 1e-12)
         return
     # And the radius is made of that share.
-    noise = np.sqrt(log_dets(policy) + 2 * level[:, SHARE])
-    assert np.allclose(level[:, BETA], noise + np.sqrt(0.7), rtol=1e-9)
+    noise = np.sqrt(log_dets(policy) + 2 * clusters["share"])
+    assert np.allclose(clusters["beta"], noise + np.sqrt(0.7), rtol=1e-9)
 
 
 def play(policy, generator, total, log=None, any_arm=0.4):
@@ -211,7 +201,7 @@ def test_the_scenes_have_clusters_of_few_and_of_many_arms_and_rank_grows(make):
         policy = MAKE[make](X[:2], l)
         before = policy.partition
         policy.add_arms(X[2:])
-        forms |= set(policy.state.shape[: policy.partition.n_clusters, FORM].tolist())
+        forms |= set(policy.state.clusters["form"][: policy.partition.n_clusters].tolist())
         assert policy.partition.ranks[0] > before.ranks[0]
     assert forms == {FEW, MANY}
 
@@ -256,20 +246,20 @@ def test_shares_are_those_of_the_specification(make):
     later = np.arange(1, policy.partition.n_clusters - k0 + 1)
     expected = part / (k0 + 1) / np.concatenate([np.ones(k0), later * (later + 1.0)])
     assert later.size > 5
-    assert np.allclose(np.exp(-policy.state.level[: expected.size, SHARE]), expected)
+    assert np.allclose(np.exp(-policy.state.clusters["share"][: expected.size]), expected)
     if make == "multiscale":
         later = np.arange(1, 23 - 5 + 1)
         expected = 0.81 * DELTA / 6 / np.concatenate([np.ones(5), later * (later + 1.0)])
-        assert np.allclose(np.exp(-policy.state.rays[RAY_SHARE, :23]), expected)
+        assert np.allclose(np.exp(-policy.state.rays["share"][:23]), expected)
 
 
 def test_without_growth_cslb_spends_delta_on_its_clusters_and_nothing_on_later_ones():
     X, l = SCENES["general"]()
     policy = MAKE["cslb"](X, l)
-    assert np.exp(-policy.state.level[:, SHARE]).sum() == pytest.approx(DELTA)
+    assert np.exp(-policy.state.clusters["share"]).sum() == pytest.approx(DELTA)
     before = policy.bounds()
     policy.add_arms(X[:1])
-    assert np.exp(-policy.state.level[:, SHARE]).sum() == pytest.approx(DELTA * 11 / 12)
+    assert np.exp(-policy.state.clusters["share"]).sum() == pytest.approx(DELTA * 11 / 12)
     assert np.all(policy.bounds()[:41] >= before)
 
 
@@ -466,7 +456,7 @@ def test_repartition_finds_the_subspaces_and_keeps_every_reward(make, grown):
     assert report.done and report.ratio < 1
     assert report.clusters_before > 3 == report.clusters_after == policy.partition.n_clusters
     assert np.array_equal(policy.counts, before[0]) and np.array_equal(policy.active, before[1])
-    assert policy.state.clock[PARTITIONS] == 2
+    assert policy.state.control["partitions"][0] == 2
     assert_plays_the_best(policy)
     assert_shares_within_delta(policy)
     direct = type(policy)(
@@ -493,9 +483,9 @@ def test_repartition_that_does_not_pay_changes_nothing_unless_forced(make, tmp_p
     spent = []
     for j in range(2, 6):
         assert policy.repartition(force=True).done
-        assert policy.state.clock[PARTITIONS] == j
+        assert policy.state.control["partitions"][0] == j
         assert_same_fits_up_to_basis(policy, book(MAKE[make](X, l), log))
-        spent.append(np.exp(-policy.state.level[:, SHARE]).sum() * 3 / 2)  # one share of three is for later clusters
+        spent.append(np.exp(-policy.state.clusters["share"]).sum() * 3 / 2)  # one share of three is for later clusters
         play(policy, generator, 7, log)
     part = np.arange(2, 6)
     expected = DELTA / (part * (part + 1)) if make == "cslb" else 0.09 * 0.1 * DELTA / (part * (part - 1))
@@ -541,14 +531,14 @@ def test_the_space_goes_on_over_a_repartition():
     play(policy, generator, 200)
     before = policy.scales()["space"]
     assert np.isfinite(before).any()
-    version = int(policy.state.ticks[VERSION])
+    version = int(policy.state.space["version"][0])
     assert policy.repartition(force=True).done
     after = policy.scales()["space"]
     known = np.isfinite(before)
     assert (after[known] == before[known]).mean() > 0.8  # some may have been asked for the choice that followed
     assert np.isfinite(after[known]).all()
     play(policy, generator, 100)
-    assert policy.state.ticks[VERSION] > version
+    assert policy.state.space["version"][0] > version
     assert_plays_the_best(policy)
 
 
@@ -557,14 +547,15 @@ def published_matches_a_prefix(policy, log, inside):
     """The published fit is the ridge fit of all rewards of arms ``inside``, up to some round."""
     state = policy.state
     features = state.features[: policy.n_arms]
-    V = state.factor[SHOWN].T @ state.factor[SHOWN]
-    ridge = float(state.space[4])
+    R = state.factor[SHOWN, :-2]
+    V = R.T @ R
+    ridge = float(state.space["radius"]["ridge"][0])
     rows = np.array([features[arm] for arm, _ in log if inside[arm]])
     rewards = np.array([reward for arm, reward in log if inside[arm]])
     for n in range(len(rows) + 1):
         expected = ridge * np.eye(features.shape[1]) + rows[:n].T @ rows[:n]
         if np.allclose(V, expected, rtol=1e-9, atol=1e-9):
-            assert np.allclose(V @ state.theta, rewards[:n] @ rows[:n], atol=1e-8)
+            assert np.allclose(V @ state.factor[SHOWN, THETA], rewards[:n] @ rows[:n], atol=1e-8)
             return n
     raise AssertionError("the published fit is that of no prefix")
 
@@ -591,7 +582,7 @@ def test_arms_outside_a_reduced_space_leave_it_valid():
     policy = MAKE["multiscale"](old, 2, noise=0.0, theta_norm=2.0)
     theta = generator.normal(size=12)
     theta *= 2.0 / np.linalg.norm(theta)
-    assert policy.state.theta.size == 3
+    assert policy.state.features.shape[1] == 3
     for x in new:
         policy.add_arms(x[None])
         for _ in range(12):
@@ -604,7 +595,7 @@ def test_arms_outside_a_reduced_space_leave_it_valid():
         log.append((arm, float(policy.arms[arm] @ theta)))
         policy.update(*log[-1])
     published_matches_a_prefix(policy, log, inside)
-    assert policy.state.ticks[VERSION] > 3
+    assert policy.state.space["version"][0] > 3
     assert np.isinf(policy.scales()["space"][9:]).all()
     assert np.all(policy.bounds() >= policy.arms @ theta - 1e-9)
 
@@ -617,7 +608,7 @@ def test_a_new_ray_has_its_own_bound_and_an_old_one_is_joined():
     stats = policy.state.stats[:, slots(policy)]
     assert stats[RAY, ids[0]] == stats[RAY, 1] and stats[LENGTH, ids[0]] == -2.0
     assert stats[RAY, ids[1]] == 3 and stats[RAY, ids[2]] == -1
-    assert policy.state.ticks[N_RAYS] == 4
+    assert policy.state.space["n_rays"][0] == 4
     assert stats[DIRECTION, ids[0]] < 0 < stats[DIRECTION, 1]  # it is known to be bad
     assert policy.bounds()[ids[2]] == 0.0
 
@@ -632,7 +623,7 @@ def test_with_shortlists_the_choices_are_those_of_a_full_look():
     X /= np.linalg.norm(X, axis=1).max()
     theta = generator.normal(size=8) / 3
     full, short = (CSLB(X, sketch_size=3, radius="logdet", scan=scan) for scan in ("full", "shortlist"))
-    assert (short.state.shape[:2, FORM] == LISTED).all()
+    assert (short.state.clusters["form"][:2] == LISTED).all()
     total = rounds(2_500, 150)
     for t in range(total):
         arm = full.select()

@@ -19,18 +19,12 @@ from sketchbandits import MultiscaleCSLB, Partition
 from sketchbandits.confidence import ellipsoid_radius, mixture_radius
 from sketchbandits.environments import LinearEnvironment, correlated_arms, subspace_arms, uniform_parameter
 from sketchbandits.policies.cslb.layout import SLOT
-from sketchbandits.policies.multiscale.space import ask_space
+from sketchbandits.policies.multiscale.space import bound_in_space
 from sketchbandits.policies.multiscale.state import (
-    AT,
-    BANK,
-    IN_BATCH,
-    IN_QUEUE,
-    LOGDET_SHOWN,
     SHOWN,
     SPACE,
-    VERSION,
+    THETA,
 )
-from sketchbandits.policies.rounds import general_play
 from sketchbandits.snapshot import leaves
 
 
@@ -88,8 +82,8 @@ def play_both(X, options, total):
             assert_same_scales(fast, slow)
     assert_same_scales(fast, slow)
     assert np.allclose(fast.bounds(), slow.bounds(), rtol=1e-9, atol=1e-9)
-    assert fast.state.meter[BANK] == slow.bank
-    assert fast.state.ticks[VERSION] == slow.version
+    assert fast.state.space["bank"][0] == slow.bank
+    assert fast.state.space["version"][0] == slow.version
     return slow
 
 
@@ -119,17 +113,18 @@ def test_as_many_clusters_as_need_a_tree():
 
 @pytest.mark.parametrize("radius", ["mixture", "logdet"])
 @pytest.mark.parametrize("budget", [0, 100, 2048])
-def test_own_loop_equals_the_general_loop_and_single_updates(radius, budget):
+def test_the_compiled_loop_equals_single_updates(radius, budget):
     arms = correlated_arms(n_arms=60, dim=11, group_size=4, seed=5)
     env = LinearEnvironment(arms, uniform_parameter(11, seed=5))
     noise = env.draw_noise(np.random.default_rng(5), rounds(4_000, 60))
-    own, general, single = (MultiscaleCSLB(arms, sketch_size=3, radius=radius, budget=budget) for _ in range(3))
+    own, single = (MultiscaleCSLB(arms, sketch_size=3, radius=radius, budget=budget) for _ in range(2))
     regret = own.play_rounds(env.means, env.gaps, noise)
-    assert regret == general_play(general.state, env.means, env.gaps, noise)
+    expected = 0.0
     for value in noise.tolist():
         arm = single.select()
+        expected += env.gaps[arm]
         single.update(arm, float(env.means[arm]) + value)
-    assert memory(own) == memory(general) == memory(single)
+    assert regret == expected and memory(own) == memory(single)
 
 
 def test_a_partition_made_beforehand_is_used():
@@ -194,13 +189,13 @@ def recovered(bounds, means, widths):
 def published(policy):
     """The space's fit that bounds are from: V, theta and its radius."""
     state, arms, stats = policy.state, policy.arms, policy.state.stats.copy()
-    fit = (state.features, state.factor, state.theta, state.space, state.meter[LOGDET_SHOWN])
     for arm in range(policy.n_arms):
-        ask_space(stats, state.place[SLOT, arm], *fit, arm)
+        bound_in_space(state.space[0], state.features, state.factor, arm, stats, int(state.place[SLOT, arm]))
     bounds = stats[SPACE, state.place[SLOT, : policy.n_arms]]
-    V = state.factor[SHOWN].T @ state.factor[SHOWN]
+    R, theta = state.factor[SHOWN, :-2], state.factor[SHOWN, THETA]
+    V = R.T @ R
     widths = naive.norms_under(arms, np.linalg.inv(V))
-    return V, state.theta.copy(), recovered(bounds, arms @ state.theta, widths)
+    return V, theta.copy(), recovered(bounds, arms @ theta, widths)
 
 
 class Stream:
@@ -224,7 +219,7 @@ class Stream:
     def look(self):
         scales = self.policy.scales()
         self.bounds.append((scales["direction"], scales["cluster"]))
-        if self.policy.state.theta.size:
+        if self.policy.state.features.shape[1]:
             V, theta, beta = published(self.policy)
             assert not theta.any()
             self.prefix.append(round(np.trace(V) - RIDGE * V.shape[0]))  # arms of norm 1: how many rows it has seen
@@ -335,7 +330,7 @@ def test_all_scales_cover_with_data_that_the_policy_collects(radius):
             policy.update(*log[-1])
         missed_any += outside
         missed_halved += outside_halved
-        assert policy.state.ticks[VERSION] > 5
+        assert policy.state.space["version"][0] > 5
     assert missed_any <= DELTA * runs
     assert missed_halved > 3 * DELTA * runs
 
@@ -447,7 +442,7 @@ def test_the_budget_is_kept_at_every_round(budget):
         for policy in (fast, slow):
             policy.update(arm, float(env.means[arm]) + value)
         assert slow.spent <= budget * n + 1.5 * 11**2
-        assert fast.state.meter[BANK] == slow.bank <= 16 * budget + 8 * 11**2
+        assert fast.state.space["bank"][0] == slow.bank <= 16 * budget + 8 * 11**2
     if budget < 1_000:
         assert slow.spent > 0.5 * budget * n  # and it is used
 
@@ -458,7 +453,7 @@ def test_in_the_long_run_the_space_costs_next_to_nothing():
     versions = []
     for part in range(2):
         policy.play_rounds(env.means, env.gaps, env.draw_noise(np.random.default_rng(part), rounds(20_000, 1_500)))
-        versions.append(int(policy.state.ticks[VERSION]))
+        versions.append(int(policy.state.space["version"][0]))
     assert 0 < versions[1] - versions[0] < versions[0] / 2
 
 
@@ -467,7 +462,7 @@ def test_no_budget_no_space():
     policy = MultiscaleCSLB(env.arms, sketch_size=3, budget=0)
     feed(policy, env, rounds(300, 60))
     assert np.all(np.isinf(policy.scales()["space"]))
-    assert policy.state.features.shape[1] == 0 and policy.state.ticks[VERSION] == 0
+    assert policy.state.features.shape[1] == 0 and policy.state.space["version"][0] == 0
     independent = LinearEnvironment(np.eye(7)[:5] + 0.1, np.full(7, 0.3))
     with_budget, without = (MultiscaleCSLB(independent.arms, sketch_size=2, budget=b) for b in (2048, 0))
     assert feed(with_budget, independent, 80) == feed(without, independent, 80)
@@ -507,8 +502,8 @@ def test_saved_in_the_middle_of_a_batch_it_goes_on_bit_for_bit(tmp_path):
     met = 0
     for part in range(rounds(60, 25)):
         feed(policy, env, 7, seed=part)
-        ticks = policy.state.ticks
-        if not (0 < ticks[AT] < ticks[IN_BATCH] and ticks[IN_QUEUE] > 0):
+        space = policy.state.space[0]
+        if not (0 < space["at"] < space["in_batch"] and space["in_queue"] > 0):
             continue
         met += 1
         policy.save(tmp_path / "policy.npz")

@@ -5,32 +5,26 @@ import naive
 import numpy as np
 import pytest
 from conftest import JIT, rounds
-from numba import njit
 
 from sketchbandits import CBSCFD, CSLB, OFUL, SOFUL, DBSLinUCB, LinTS, MultiscaleCSLB
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
 from sketchbandits.policies.cslb.layout import SLOT
 from sketchbandits.policies.multiscale.state import (
-    INFORMATION,
-    INFORMATION_LOST,
     LENGTH,
-    LOGDET_SHOWN,
     RAY,
-    REWARD,
-    REWARD_LOST,
     SHOWN,
+    TARGET,
+    THETA,
 )
-from sketchbandits.policies.rounds import MEAN, WIDTH2, absorb, choose
+from sketchbandits.policies.rounds import MEAN, WIDTH2
 
 CLUSTERING = (CSLB, MultiscaleCSLB)
 
 
-@njit
-def pull(state, arm, rewards):
-    """Book many rewards of one arm."""
-    for reward in rewards:
-        absorb(state, arm, reward)
-    choose(state)
+def pull(policy, arm, rewards):
+    """Record many rewards of one arm."""
+    for part in np.array_split(rewards, max(1, rewards.size // 1_000_000)):
+        policy.update_many(np.full(part.size, arm), part)
 
 
 def statistics(policy):
@@ -89,13 +83,14 @@ def test_a_million_rounds_of_multiscale_do_not_drift(ridge):
     assert np.abs(means - sharp_means).max() <= 1e-9 * np.abs(sharp_means).max()
     state, own = policy.state, policy.state.stats[:, policy.state.place[SLOT]]
     rays = own[RAY].astype(int)
-    information, reward = state.rays[INFORMATION] + state.rays[INFORMATION_LOST], state.rays[REWARD]
+    information, reward = state.rays["information"] + state.rays["information_lost"], state.rays["reward"]
     assert np.allclose(information[rays], policy.counts * own[LENGTH] ** 2, rtol=1e-12)
-    assert np.allclose((reward + state.rays[REWARD_LOST])[rays], sums(policy) * own[LENGTH], rtol=1e-12, atol=1e-9)
+    assert np.allclose((reward + state.rays["reward_lost"])[rays], sums(policy) * own[LENGTH], rtol=1e-12, atol=1e-9)
     # The space's fit is of a prefix of the rewards: its factor must be that of its own right side, digit for digit.
-    V = state.factor[SHOWN].T @ state.factor[SHOWN]
-    assert np.allclose(V @ state.theta, state.factor[SHOWN].T @ state.target[SHOWN], rtol=1e-9)
-    assert np.allclose(state.meter[LOGDET_SHOWN], np.linalg.slogdet(V / ridge)[1], rtol=1e-9)
+    R = state.factor[SHOWN, :-2]
+    V = R.T @ R
+    assert np.allclose(V @ state.factor[SHOWN, THETA], R.T @ state.factor[SHOWN, TARGET], rtol=1e-9)
+    assert np.allclose(state.space["logdet_shown"][0], np.linalg.slogdet(V / ridge)[1], rtol=1e-9)
     assert np.trace(V) <= (1 + 1e-12) * (8 * ridge + (policy.counts * (arms**2).sum(axis=1)).sum())
 
 
@@ -129,7 +124,7 @@ def test_one_arm_pulled_ten_million_times(make, ridge, scale):
     total = rounds(10_000_000 if corner else 30_000, 300)
     for arm in (4, 1):
         policy.update(arm, 0.3)
-    pull(policy.state, 4, np.full(total, 0.7))
+    pull(policy, 4, np.full(total, 0.7))
     policy.update(7, -0.2)
     means, widths = statistics(policy)
     sharp_means, sharp_widths = sharp(policy, ridge)
@@ -147,7 +142,7 @@ def test_the_literal_engine_at_every_ridge_and_scale(ridge, scale):
     policy = CSLB(arms, sketch_size=3, ridge=ridge, engine="sketch")
     for arm in (4, 1):
         policy.update(arm, 0.3)
-    pull(policy.state, 4, np.full(rounds(12_000, 100), 0.7))
+    pull(policy, 4, np.full(rounds(12_000, 100), 0.7))
     policy.update(7, -0.2)
     means, widths = statistics(policy)
     sharp_means, sharp_widths = sharp(policy, ridge)
@@ -165,7 +160,7 @@ def test_lossless_sketches_at_every_ridge_and_scale(make, ridge, scale):
     policy = make(arms, sketch_size=5, ridge=ridge)
     for arm in (4, 1):
         policy.update(arm, 0.3)
-    pull(policy.state, 4, np.full(rounds(20_000, 100), 0.7))
+    pull(policy, 4, np.full(rounds(20_000, 100), 0.7))
     policy.update(7, -0.2)
     means, widths = statistics(policy)
     sharp_means, sharp_widths = sharp(policy, ridge)
@@ -223,7 +218,7 @@ def test_data_of_a_large_arm_never_make_the_bound_of_a_small_one_invalid(make, l
     arms = np.array([[large, 0.0], [0.0, small]])
     policy = make(arms, ridge=ridge, theta_norm=1.0 / small, noise=0.01)
     policy.update(1, 0.5)
-    pull(policy.state, 0, np.full(rounds(20_000, 200), 3.0))
+    pull(policy, 0, np.full(rounds(20_000, 200), 3.0))
     assert policy.bounds()[1] >= 0.5
 
 
@@ -243,7 +238,7 @@ def test_sums_of_rewards_are_exact():
     policy = CSLB(np.eye(3)[:2], sketch_size=2)
     rewards = np.full(rounds(1_000_000, 1_000), 0.1)
     rewards[0] = 1e12
-    pull(policy.state, 0, rewards)
+    pull(policy, 0, rewards)
     policy.update(0, -1e12)
     exact = 0.1 * (rewards.size - 1)
     assert abs(sums(policy)[0] - exact) <= 1e-12 * exact

@@ -16,8 +16,7 @@ from scipy import stats
 from sketchbandits import CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, Partition
 from sketchbandits.confidence import closed_information
 from sketchbandits.kernels.counter import normals, philox
-from sketchbandits.policies.cslb.layout import GROWTH, LOGDET, SLOT
-from sketchbandits.policies.fits import ridge
+from sketchbandits.policies.cslb.layout import SLOT
 from sketchbandits.policies.rounds import WIDTH2
 from sketchbandits.sketches import DyadicBlocks, FrequentDirections, SpectralCompensation
 from sketchbandits.sketches.base import information, inverse_norms
@@ -403,7 +402,7 @@ def test_elliptical_potential(given_bandit, exponent):
         potential += min(1.0, width2)
         grown += math.log1p(width2)
         policy.update(arm, reward)
-        logdet = policy.state.level[ridge.LOGDET]
+        logdet = policy.state.level["logdet"][0]
         assert potential <= 2 * logdet * (1 + 1e-10)
         assert grown == pytest.approx(logdet, rel=1e-8)
     X = arms[[arm for arm, _ in pulls]]
@@ -421,7 +420,7 @@ def test_sketch_trace_inequality(given_bandit, exponent):
     labels = policy.partition.labels
     for t, (arm, reward) in enumerate(pulls, start=1):
         policy.update(arm, reward)
-        logdets = policy.state.level[:, LOGDET] + np.log(policy.state.level[:, GROWTH])
+        logdets = policy.state.clusters["logdet"] + np.log(policy.state.clusters["growth"])
         assert np.all(logdets <= closed_information(t, l, L**2 / ridge_) + 1e-10)
     for c in range(policy.partition.n_clusters):
         X = arms[[arm for arm, _ in pulls if labels[arm] == c]]

@@ -11,8 +11,14 @@ from test_properties import SEED, examples
 from sketchbandits import CSLB
 from sketchbandits.environments import LinearEnvironment
 from sketchbandits.policies.cslb import shortlist as lists
-from sketchbandits.policies.cslb.layout import FORM, LISTED, SENTINEL, UNCAPPED
-from sketchbandits.policies.cslb.tournament import build_tree, first_capped_cluster, first_cluster, put_sentinel
+from sketchbandits.policies.cslb.layout import CLUSTER_RECORD, CONTROL_RECORD, LISTED
+from sketchbandits.policies.cslb.tournament import (
+    fill_tree,
+    first_capped_cluster,
+    first_cluster,
+    n_leaves,
+    put_sentinel,
+)
 
 
 def cluster(n, r, kind, seed=0):
@@ -45,7 +51,7 @@ def test_every_choice_is_that_of_a_full_look(n, r, ridge, kind, radius):
     theta = np.random.default_rng(1).normal(size=arms.shape[1])
     env = LinearEnvironment(arms, theta / np.linalg.norm(theta), noise=0.5)
     full, short = pair(arms, r, ridge=ridge, noise=0.5, radius=radius)
-    assert short.state.shape[0, FORM] == LISTED
+    assert short.state.clusters["form"][0] == LISTED
     for value in env.draw_noise(np.random.default_rng(2), rounds(3_000, 40)):
         arm = full.select()
         assert short.select() == arm
@@ -105,13 +111,13 @@ def test_in_the_long_run_few_rounds_look_at_all_arms():
     theta = np.random.default_rng(9).normal(size=arms.shape[1])
     env = LinearEnvironment(arms, theta / np.linalg.norm(theta), noise=0.5)
     policy = CSLB(arms, sketch_size=4, noise=0.5)
-    assert policy.state.shape[0, FORM] == LISTED  # from 4,096 arms on, without being asked
+    assert policy.state.clusters["form"][0] == LISTED  # from 4,096 arms on, without being asked
     policy.play_rounds(env.means, env.gaps, env.draw_noise(np.random.default_rng(10), 20_000))
     looks = 0
     for value in env.draw_noise(np.random.default_rng(11), 2_000):
         arm = policy.select()
         policy.update(arm, float(env.means[arm] + value))
-        looks += policy.state.listed[lists.PULLS] == 0
+        looks += policy.state.clusters["pulls"][0] == 0
     assert looks < 40  # a full look every round would be 2,000
 
 
@@ -160,15 +166,18 @@ def test_scan_is_checked():
 @given(st.integers(65, 300), st.booleans(), SEED)
 def test_the_tournament_finds_what_a_scan_finds(k, capped, seed):
     rng = np.random.default_rng(seed)
-    level = np.zeros((k, 5))
-    level[:, SENTINEL] = level[:, UNCAPPED] = np.inf
-    tree, none = build_tree(level), np.zeros((2, 0))
+    clusters, control, none = np.zeros(k, CLUSTER_RECORD), *np.zeros((2, 1), CONTROL_RECORD)
+    clusters["sentinel"] = clusters["uncapped"] = np.inf
+    control["leaves"] = n_leaves(k)
+    fits = np.zeros(4 * n_leaves(k))
+    fill_tree(control, clusters, fits)
     find = first_capped_cluster if capped else first_cluster
     for _ in range(rounds(600, 40)):
-        c = find(level, tree)
-        assert c == find(level, none)
+        c = find(control[0], clusters, fits)
+        assert c == find(none[0], clusters, fits)
         uncapped = float(rng.choice([0.5, 1.0, 1.0 + 1e-12, 2.0, rng.normal()]))
-        put_sentinel(level, tree, int(rng.choice([c, rng.integers(k)])), min(uncapped, 1.0), uncapped)
+        c = int(rng.choice([c, rng.integers(k)]))
+        put_sentinel(control[0], clusters[c], c, fits, min(uncapped, 1.0), uncapped)
 
 
 @pytest.mark.skipif(not JIT, reason="plain Python is slow over so many clusters")
@@ -177,7 +186,7 @@ def test_many_clusters_choose_as_the_naive_twin(radius):
     arms = np.random.default_rng(12).normal(size=(210, 9))
     arms /= np.linalg.norm(arms, axis=1, keepdims=True)
     policy, twin = CSLB(arms, sketch_size=2, radius=radius), naive.CSLB(arms, sketch_size=2, radius=radius)
-    assert policy.partition.n_clusters > 64 and policy.state.tree.size
+    assert policy.partition.n_clusters > 64 and policy.state.control["leaves"][0] > 64
     for value in np.random.default_rng(13).normal(size=400):
         arm = policy.select()
         assert arm == twin.select()
@@ -197,4 +206,5 @@ def test_the_compiled_loop_leaves_the_state_of_single_updates(l, radius):
         arm = single.select()
         single.update(arm, float(env.means[arm] + value))
     for name, mine, other in zip(inside.state._fields, inside.state, single.state, strict=True):
-        assert name == "work" or np.array_equal(mine, other), name
+        kept = slice(int(inside.state.control["work"][0])) if name == "fits" else slice(None)  # then scratch space
+        assert np.array_equal(mine[kept], other[kept]), name

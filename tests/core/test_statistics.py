@@ -20,7 +20,6 @@ import sketchbandits
 from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, MultiscaleCSLB
 from sketchbandits.kernels.counter import normals
 from sketchbandits.policies.base import Policy
-from sketchbandits.policies.cslb.layout import BETA
 from sketchbandits.policies.fits.sketched import draw_direction
 from sketchbandits.sketches.base import ALPHA, ROWS, SHRUNK
 
@@ -133,7 +132,7 @@ def record(policy, arms, rounds, *, reward, arm=None):
     for t in range(rounds + 1):
         bounds.append(policy.scales()["cluster"] if isinstance(policy, MultiscaleCSLB) else policy.bounds())
         if isinstance(policy, CSLB):
-            own.append(policy.state.level[:, BETA].copy())
+            own.append(policy.state.clusters["beta"].copy())
         if sketch is not None:
             rows = sketch.rows[: sketch.size[ROWS]]
             V.append(rows.T @ rows + sketch.level[ALPHA] * np.eye(arms.shape[1]))

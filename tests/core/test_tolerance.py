@@ -12,7 +12,7 @@ from conftest import rounds
 
 from sketchbandits import CSLB, MultiscaleCSLB, Partition
 from sketchbandits.environments import subspace_arms
-from sketchbandits.policies.cslb.layout import FORM, LEAK, LISTED, OFF_SPAN, OFFSET, SLOT
+from sketchbandits.policies.cslb.layout import LISTED, OFF_SPAN, OFFSET, SLOT
 from sketchbandits.policies.rounds import WIDTH2
 from sketchbandits.snapshot import leaves
 
@@ -55,7 +55,7 @@ def test_subspaces_of_shuffled_arms_are_found_with_a_tolerance(make):
     assert policy.settings["tolerance"] == policy.partition.tolerance == 0.05
     assert policy.counts.sum() == 20
     expected = np.bincount(policy.partition.labels, policy.counts * off_span(policy) ** 2)
-    assert np.allclose(policy.state.level[:2, LEAK], expected)
+    assert np.allclose(policy.state.clusters["leak"][:2], expected)
 
 
 @every_policy
@@ -110,7 +110,7 @@ def without_terms(policy, rows=(OFFSET, OFF_SPAN), leak=True):
     control = policy.copy()
     control.state.stats[list(rows)] = 0.0
     if leak:
-        control.state.level[:, LEAK] = 0.0
+        control.state.clusters["leak"] = 0.0
     control._renew_all()
     return control
 
@@ -180,15 +180,15 @@ def test_arms_that_come_later_and_a_repartition_keep_the_terms(make):
         assert np.array_equal(policy.partition.labels, whole.partition.labels)
         assert np.allclose(off_span(policy), off_span(whole), atol=1e-15)
         assert np.allclose(off_span(policy), [0, 0, EPS, EPS, EPS, EPS, 0])
-        assert np.allclose(policy.state.level[0, LEAK], whole.state.level[0, LEAK], rtol=1e-9)
+        assert np.allclose(policy.state.clusters["leak"][0], whole.state.clusters["leak"][0], rtol=1e-9)
         assert np.all(policy.bounds() >= truth)
         for one in (policy, whole):
             pull(one, theta, np.tile([2, 4], 300), noise=0.01, seed=part)
-    leak = policy.state.level[0, LEAK]
+    leak = policy.state.clusters["leak"][0]
     fails = truth - without_terms(policy).bounds()
     assert fails[3] > 1.4 * S * EPS
     policy.repartition(whole.partition, force=True)
-    assert policy.state.level[0, LEAK] == pytest.approx(leak)
+    assert policy.state.clusters["leak"][0] == pytest.approx(leak)
     assert np.all(policy.bounds() >= truth)
     assert (truth - without_terms(policy).bounds())[3] > 1.4 * S * EPS
 
@@ -210,7 +210,7 @@ def test_growth_with_a_tolerance_makes_the_partition_of_one_built_at_once(make):
     assert np.array_equal(policy.partition.bases, whole.partition.bases)
     assert np.all(off_span(policy) >= off_span(whole) - 1e-12)  # as of the span at the time
     assert np.allclose(
-        policy.state.level[:2, LEAK], np.bincount(policy.partition.labels, policy.counts * off_span(policy) ** 2)
+        policy.state.clusters["leak"][:2], np.bincount(policy.partition.labels, policy.counts * off_span(policy) ** 2)
     )
 
 
@@ -235,7 +235,7 @@ def test_shortlists_are_not_used_where_arms_are_off_their_spans():
         assert policy.repartition(coarse, force=True).done
         assert policy.settings["tolerance"] == 0.05
     for policy in (full, short, built):
-        assert not (policy.state.shape[:-1, FORM] == LISTED).any()
+        assert not (policy.state.clusters["form"] == LISTED).any()
         assert (policy.state.stats[OFFSET] > 0).any()
     for _ in range(rounds(300, 60)):
         arm = full.select()

@@ -240,6 +240,7 @@ class ContextualRidge(ContextualPolicy):
     @classmethod
     def _converted(cls, saved: snapshot.Saved) -> snapshot.Saved:
         """Format 1 showed parameters of OFUL also for LinUCB and CBRAP, and ``alpha`` under the name ``radius``."""
+        saved = super()._converted(saved)
         old = saved.settings
         if saved.format > 1 or old.get("name") not in ("LinUCB", "CBRAP"):
             return saved

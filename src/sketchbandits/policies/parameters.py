@@ -74,10 +74,10 @@ def linear_radius(settings: dict[str, Any], dim: int) -> NDArray[Any]:
     return radius_record(settings["radius"], shared, dim=dim, log_share=-math.log(shared.delta))
 
 
-def constant_radius(value: float, ridge: float) -> NDArray[Any]:
+def constant_radius(alpha: float, ridge: float) -> NDArray[Any]:
     """A radius that never changes."""
     record = np.zeros(1, confidence.RADIUS)
-    record["kind"], record["ridge"], record["value"] = confidence.FIXED, ridge, value
+    record["kind"], record["ridge"], record["value"] = confidence.FIXED, ridge, alpha
     return record
 
 

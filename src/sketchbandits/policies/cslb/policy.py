@@ -177,7 +177,7 @@ class CSLB(ChangingClusters):
     @exclusive
     def estimates(self) -> Floats:
         """The estimate of its cluster's fit for every arm, at most the largest value that its bound may take."""
-        stats = _ENGINES[self.settings["engine"]].current_stats(self.state)[:, self.state.place[SLOT, : self.n_arms]]
+        stats = coordinates.current_stats(self.state)[:, self.state.place[SLOT, : self.n_arms]]
         return np.minimum(stats[MEAN], stats[CAP])
 
     @property
