@@ -145,9 +145,8 @@ async def _serve(
     service = Service(settings)
     config.app = make_app(service)
     server = _Server(config)
-    loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, _ask_to_stop, server)
+        asyncio.get_running_loop().add_signal_handler(name, _ask_to_stop, server)
     # HTTP first, so that health can be seen while a long log is replayed.
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     starting = asyncio.create_task(service.start(lambda done, total: _report(server, progress, done, total)))

@@ -7,7 +7,7 @@ from typing import Any, LiteralString
 from sketchbandits.service.log.contract import LogDamaged
 from sketchbandits.service.log.events import START, Event, Kind, Position, Record, chained
 
-ROWS_A_PAGE = 500
+ROWS_PER_PAGE = 500
 COLUMNS = "seq, kind, decision, body, chain"
 WITH_CHAIN_BEFORE: LiteralString = (
     "SELECT e.seq, e.kind, e.decision, e.body, e.chain, b.chain FROM events e LEFT JOIN events b ON b.seq = e.seq - 1 "
@@ -66,6 +66,13 @@ def paged(fetch: Callable[[int], list[Row]], after: int) -> Iterator[Row]:
     while rows := fetch(after):
         yield from rows
         after = rows[-1][0]
+
+
+def place_after(seq: int, row: Row | None) -> Position:
+    """The place after record ``seq``, whose checksum is the one column of ``row``, or the start of the log."""
+    if row is None and seq > 0:
+        raise ValueError(f"after must be the number of a record of the log, got {seq}")
+    return START if row is None else Position(seq, row[0])
 
 
 def checked(row: Row, before: int | None) -> Record:

@@ -11,6 +11,7 @@ from typing import LiteralString
 
 import psycopg
 
+from sketchbandits.service.log.base import ChainedLog
 from sketchbandits.service.log.chain import (
     WITH_CHAIN_BEFORE,
     BadRecord,
@@ -18,13 +19,13 @@ from sketchbandits.service.log.chain import (
     checked,
     damaged,
     good_behind,
-    linked,
     outcomes_of,
     paged,
+    place_after,
     verified,
 )
 from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Unavailable, Uncertain
-from sketchbandits.service.log.events import START, Event, Kind, Position, Record
+from sketchbandits.service.log.events import START, Kind, Position, Record
 from sketchbandits.service.log.postgres.tables import (
     INSERT,
     Connection,
@@ -42,12 +43,12 @@ _SECONDS_TO_SETTLE = 10.0  # for finding out what a broken connection has left b
 _SECONDS_FOR_LOCK = 2.0  # a server needs a moment to notice that a killed writer is gone
 
 
-class PostgresLog:
+class PostgresLog(ChainedLog):
     """A log in a PostgreSQL database; see `EventLog` for what each method promises."""
 
     def __init__(self, database: str, *, read_only: bool = False) -> None:
-        self.cuts: list[Cut] = []
-        self._database, self._read_only, self._uncertain = database, read_only, False
+        super().__init__(read_only=read_only)
+        self._database = database
         with _explained():
             self._connection = connect(database, read_only=read_only)
             try:
@@ -60,34 +61,11 @@ class PostgresLog:
                 self._connection.close()
                 raise
 
-    def append(self, events: Sequence[Event]) -> list[Record]:
-        """Store the events in one transaction, durable on return; all of them or, with `NotStored`, none."""
-        if self._read_only:
-            raise ValueError("events must not be appended to a log that was opened read only")
-        if self._uncertain:
-            raise Uncertain("an earlier append left it undetermined what the log holds: open the log again")
-        records = linked(events, self.last)
-        place = records[-1].position if records else self.last
-        if records:
-            self._store(records)
-        self.last = place
-        return records
-
     def holds(self, position: Position) -> bool:
         """Whether the log has a record with this number and this checksum."""
         with _explained():
             row = self._connection.execute("SELECT chain FROM events WHERE seq = %s", (position.seq,)).fetchone()
         return position == START or row == (position.chain,)
-
-    def recover(self, after: Position) -> Iterator[Record]:
-        """The verified records after a place that the log holds; a damaged end is cut off, kept and added to `cuts`."""
-        if not self.holds(after):
-            raise ValueError(f"after must be a place of the log, which ends at {self.last}, got {after}")
-        return self._recovered(after)
-
-    def read(self, after: int = 0) -> Iterator[Record]:
-        """The verified records after a number, read over a separate connection that changes nothing."""
-        return self._read(whole("after", after, least=0))
 
     def outcomes(self, decisions: Sequence[int]) -> dict[int, tuple[Kind, bytes]]:
         """The reward record, or that of the default at the deadline, of each of these decisions that has one."""
@@ -125,10 +103,7 @@ class PostgresLog:
     def _read(self, after: int) -> Iterator[Record]:
         with _explained(), closing(connect(self._database, read_only=True)) as view:
             row = view.execute("SELECT chain FROM events WHERE seq = %s", (after,)).fetchone()
-            if row is None and after > 0:
-                raise ValueError(f"after must be the number of a record of the log, got {after}")
-            place = Position(after, row[0]) if row else START
-            yield from verified(paged(lambda seq: page_of_rows(view, seq), after), place)
+            yield from verified(paged(lambda seq: page_of_rows(view, seq), after), place_after(after, row))
 
     def _store(self, records: list[Record]) -> None:
         """Insert the records by one statement, which commits by itself."""

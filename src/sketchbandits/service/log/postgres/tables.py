@@ -6,7 +6,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from sketchbandits.service.log.chain import COLUMNS, ROWS_A_PAGE, Row
+from sketchbandits.service.log.chain import COLUMNS, ROWS_PER_PAGE, Row
 from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse
 from sketchbandits.service.log.events import FORMAT, START, Position
 
@@ -92,7 +92,7 @@ def refuse_format(connection: Connection) -> None:
 
 def page_of_rows(connection: Connection, after: int) -> list[Row]:
     """The next rows in order."""
-    query = f"SELECT {COLUMNS} FROM events WHERE seq > %s ORDER BY seq LIMIT {ROWS_A_PAGE}"
+    query = f"SELECT {COLUMNS} FROM events WHERE seq > %s ORDER BY seq LIMIT {ROWS_PER_PAGE}"
     return connection.execute(query, (after,), binary=True).fetchall()
 
 

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from sketchbandits.service.folder import flush_folder
-from sketchbandits.service.log.chain import COLUMNS, ROWS_A_PAGE, BadRecord, Row, fitting
+from sketchbandits.service.log.chain import COLUMNS, ROWS_PER_PAGE, BadRecord, Row, fitting
 from sketchbandits.service.log.contract import LogDamaged
 from sketchbandits.service.log.events import FORMAT, START, Position, Record
 from sketchbandits.service.log.sqlite.pages import PAGE_SIZE
@@ -87,7 +87,7 @@ def insert(connection: sqlite3.Connection, records: list[Record]) -> None:
 
 def page_of_rows(connection: sqlite3.Connection, after: int) -> list[Row]:
     """The next rows in order."""
-    query = f"SELECT {COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT {ROWS_A_PAGE}"
+    query = f"SELECT {COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT {ROWS_PER_PAGE}"
     return connection.execute(query, (after,)).fetchall()
 
 

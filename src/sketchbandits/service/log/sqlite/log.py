@@ -9,9 +9,18 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from sketchbandits.service.log.chain import WITH_CHAIN_BEFORE, BadRecord, checked, linked, outcomes_of, paged, verified
+from sketchbandits.service.log.base import ChainedLog
+from sketchbandits.service.log.chain import (
+    WITH_CHAIN_BEFORE,
+    BadRecord,
+    checked,
+    outcomes_of,
+    paged,
+    place_after,
+    verified,
+)
 from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Uncertain
-from sketchbandits.service.log.events import START, Event, Kind, Position, Record
+from sketchbandits.service.log.events import START, Kind, Position, Record
 from sketchbandits.service.log.sqlite.file import (
     UNREADABLE,
     connect,
@@ -26,7 +35,7 @@ from sketchbandits.service.log.sqlite.salvage import rebuild, repair_files
 from sketchbandits.service.log.sqlite.wal import sibling
 from sketchbandits.validate import whole
 
-_ROWS_A_STATEMENT = 1000  # SQLite allows 32766 values
+_ROWS_PER_STATEMENT = 1000  # SQLite allows 32766 values
 _MALFORMED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
 _BY_NUMBER = WITH_CHAIN_BEFORE + "WHERE e.seq = ?"
 _BY_DECISION = WITH_CHAIN_BEFORE + (
@@ -34,12 +43,12 @@ _BY_DECISION = WITH_CHAIN_BEFORE + (
 )
 
 
-class SqliteLog:
+class SqliteLog(ChainedLog):
     """A log in a SQLite file; see `EventLog` for what each method promises."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self.cuts: list[Cut] = []
-        self._path, self._read_only, self._uncertain = path, read_only, False
+        super().__init__(read_only=read_only)
+        self._path = path
         if read_only and not path.exists():
             raise ValueError(f"database must be the file of a log, got {str(path)!r}, which is not there")
         self._lock = None if read_only else _locked(path)
@@ -52,22 +61,6 @@ class SqliteLog:
             self._unlock()
             raise
 
-    def append(self, events: Sequence[Event]) -> list[Record]:
-        """Store the events in one transaction, durable on return; all of them or, with `NotStored`, none."""
-        if self._read_only:
-            raise ValueError("events must not be appended to a log that was opened read only")
-        if self._uncertain:
-            raise Uncertain("an earlier append left it undetermined what the log holds: open the log again")
-        self._refuse_if_gone()
-        records = linked(events, self.last)
-        place = records[-1].position if records else self.last
-        try:
-            self._store(records)
-        except sqlite3.Error as error:
-            self._settle(place, error)
-        self.last = place
-        return records
-
     def holds(self, position: Position) -> bool:
         """Whether the log has a record with this number and this checksum."""
         query = "SELECT chain FROM events WHERE seq = ?"
@@ -77,16 +70,6 @@ class SqliteLog:
             self._repair(error)
             row = self._connection.execute(query, (position.seq,)).fetchone()
         return position == START or row == (position.chain,)
-
-    def recover(self, after: Position) -> Iterator[Record]:
-        """The verified records after a place that the log holds; a damaged end is cut off, kept and added to `cuts`."""
-        if not self.holds(after):
-            raise ValueError(f"after must be a place of the log, which ends at {self.last}, got {after}")
-        return self._recovered(after)
-
-    def read(self, after: int = 0) -> Iterator[Record]:
-        """The verified records after a number, read over a separate connection that changes nothing."""
-        return self._read(whole("after", after, least=0))
 
     def outcomes(self, decisions: Sequence[int]) -> dict[int, tuple[Kind, bytes]]:
         """The reward record, or that of the default at the deadline, of each of these decisions that has one."""
@@ -156,14 +139,18 @@ class SqliteLog:
         with _explained(self._path), closing(connect(self._path, read_only=True)) as view:
             refuse_foreign(view, self._path)
             row = view.execute("SELECT chain FROM events WHERE seq = ?", (after,)).fetchone()
-            if row is None and after > 0:
-                raise ValueError(f"after must be the number of a record of the log, got {after}")
-            place = Position(after, row[0]) if row else START
-            yield from verified(paged(lambda seq: page_of_rows(view, seq), after), place)
+            yield from verified(paged(lambda seq: page_of_rows(view, seq), after), place_after(after, row))
 
     def _store(self, records: list[Record]) -> None:
+        self._refuse_if_gone()
+        try:
+            self._insert(records)
+        except sqlite3.Error as error:
+            self._settle(records[-1].position, error)
+
+    def _insert(self, records: list[Record]) -> None:
         """Insert the records in one transaction: one statement, which commits by itself, wherever it can hold them."""
-        groups = [records[k : k + _ROWS_A_STATEMENT] for k in range(0, len(records), _ROWS_A_STATEMENT)]
+        groups = [records[k : k + _ROWS_PER_STATEMENT] for k in range(0, len(records), _ROWS_PER_STATEMENT)]
         if len(groups) > 1:
             self._connection.execute("BEGIN IMMEDIATE")
         for group in groups:
