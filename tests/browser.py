@@ -20,11 +20,11 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-# Refusals by the page's Content-Security-Policy, also those that the console does not tell.
+# Refusals by the page's Content-Security-Policy, also those that the console does not show.
 TELL_VIOLATIONS = """
     addEventListener("securitypolicyviolation", e => console.error(`CSP: ${e.violatedDirective} ${e.blockedURI}`))
 """
-PATIENCE = 15_000  # milliseconds: for a busy machine; what is waited for usually comes at once
+PATIENCE = 15_000  # milliseconds: for a busy machine; what is waited for usually comes immediately
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class Server:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """End every session at once, as a crash of the server does."""
+        """End every session immediately, as a crash of the server does."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait()

@@ -24,7 +24,7 @@ def require(condition, message):
 
 
 class Account:
-    """Books of one bandit; what is asked of it raises `Inconsistent` where it does not fit."""
+    """The account of one bandit; each method raises `Inconsistent` where it does not fit."""
 
     def __init__(self, data, features, every=1):
         self.config, self.every = data["config"], every
@@ -34,7 +34,7 @@ class Account:
         self._name(data["ids"], features)
         self.twin = twin_of(self.config, features)
         self.waiting: dict[int, tuple[int, str, float]] = {}
-        self.booked: set[int] = set()
+        self.recorded: set[int] = set()
         self.keys: dict[str, int] = {}
         self.decisions = self.rewards = self.defaults = self.keyed = 0
         self.reward_sum = 0.0
@@ -191,7 +191,7 @@ class Account:
 
     def outcome(self, number, data, *, default):
         """A reward came, or the deadline passed."""
-        require(number not in self.booked, f"decision {number} has an outcome already")
+        require(number not in self.recorded, f"decision {number} has an outcome already")
         require(number in self.waiting, f"decision {number} is none of this bandit's")
         arm, token, time = self.waiting.pop(number)
         require(data["id"] == f"{number}-{token}", f"decision {number} is {number}-{token}, not {data['id']}")
@@ -199,7 +199,7 @@ class Account:
         require(math.isfinite(data["reward"]), "a reward must be finite")
         if default:
             self._default(data, time)
-        self.booked.add(number)
+        self.recorded.add(number)
         self.rewards += 1
         self.reward_sum += data["reward"]
         self.counts[arm] += 1
@@ -207,18 +207,18 @@ class Account:
 
     def _default(self, data, time):
         deadline, value = self.config["deadline"], self.config["default_reward"]
-        require(deadline is not None, "a default is booked, and there is no deadline")
+        require(deadline is not None, "a default is recorded, and there is no deadline")
         late = data["t"] - (time + deadline)
-        require(late >= -ROUNDING, f"a default is booked {-late:.6f} s before its deadline")
+        require(late >= -ROUNDING, f"a default is recorded {-late:.6f} s before its deadline")
         require(data["reward"] == value, f"a default must be {value}, not {data['reward']}")
         self.defaults += 1
         self.latest_default = max(self.latest_default, late)
 
-    def book(self, arm, reward):
+    def record(self, arm, reward):
         """Teach the twin, once the group's decisions are checked."""
         self._bounds = None
         if self.twin is not None:
-            self.twin.book(arm, reward)
+            self.twin.record(arm, reward)
 
 
 def _coins(seed, number):

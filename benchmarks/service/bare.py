@@ -1,4 +1,4 @@
-"""The yardstick: the same framework and group commit, one row stored a request, and nothing else.
+"""The yardstick: the same framework and group commit, one row stored per request, and nothing else.
 
 ``python bare.py FILE`` serves it on a free port and prints the address.
 """

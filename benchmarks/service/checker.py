@@ -71,7 +71,7 @@ def grouped(stream):
 
 
 class Checker:
-    """The books of all bandits, kept from the log alone."""
+    """The accounts of all bandits, kept from the log alone."""
 
     def __init__(self, every=1):
         self.accounts: dict[str, Account] = {}
@@ -123,7 +123,7 @@ class Checker:
             account.check_choices(own, before[account])
         for entry in group:
             if entry.kind != DECISION:
-                self._account(entry).book(entry.data["arm"], entry.data["reward"])
+                self._account(entry).record(entry.data["arm"], entry.data["reward"])
 
 
 @contextlib.contextmanager
@@ -146,7 +146,7 @@ def _features(entry):
 
 
 def check(path, choices=2_000, progress=lambda done, total: None):
-    """Check a log, and the snapshots beside it; returns the `Checker` with its books, or raises `Inconsistent`."""
+    """Check a log, and the snapshots next to it; returns the `Checker` with its accounts, or raises `Inconsistent`."""
     path = Path(path)
     file = path / "events.db" if path.is_dir() else path
     with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as database:

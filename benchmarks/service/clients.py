@@ -53,7 +53,7 @@ BAD = [  # method, path, body, header, statuses that are right
 
 
 class Journal:
-    """Lines that are written at once, by any thread."""
+    """Lines that are written immediately, by any thread."""
 
     def __init__(self, path):
         self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -97,7 +97,7 @@ class Client(threading.Thread):
         self.rng = random.Random(f"{options.seed} {number}")
         self.mean_pause, self.statuses = options.pause, collections.Counter()
         self.connection, self.names = None, 0
-        self.waiting, self.booked = [], collections.deque(maxlen=200)  # decisions without and with an outcome
+        self.waiting, self.recorded = [], collections.deque(maxlen=200)  # decisions without and with an outcome
         self.again, self.keyed, self.arms = [], collections.deque(maxlen=50), []
         self.actions = [(self.decide, 45), (self.reward, 36), (self.rewards, 6), (self.reward_again, 4)]
         self.actions += [(self.contradict, 3), (self.key_again, 4), (self.change_arms, 0.2)]
@@ -189,7 +189,7 @@ class Client(threading.Thread):
 
     def note(self, bandit, result, value):
         self.journal.write("outcome", bandit, result["decision_id"], value, result["status"])
-        self.booked.append((bandit, result["decision_id"], value))
+        self.recorded.append((bandit, result["decision_id"], value))
 
     def rewards(self):
         if not self.waiting:
@@ -209,12 +209,12 @@ class Client(threading.Thread):
                 self.note(bandit, result, value)
 
     def reward_again(self):
-        if self.booked:
-            self.reward(*self.rng.choice(self.booked))
+        if self.recorded:
+            self.reward(*self.rng.choice(self.recorded))
 
     def contradict(self):
-        if self.booked:
-            bandit, decision, value = self.rng.choice(self.booked)
+        if self.recorded:
+            bandit, decision, value = self.rng.choice(self.recorded)
             self.reward(bandit, decision, value + 1.0)
 
     def change_arms(self):

@@ -1,4 +1,4 @@
-"""Kill the service under load, many times: nothing acknowledged may be lost, and nobody may see that it was killed.
+"""Kill the service under load, many times: nothing acknowledged may be lost, and no client may see that it was killed.
 
     python benchmarks/service/crashes.py [--kills 200] [--terms 20] [--seed 0] [--only kills|terms|disk|cuts]
 
@@ -6,7 +6,7 @@ Clients in a second process decide (with keys, batches, availability), reward (l
 remove arms. After each ``kill -9``, some of them during start-up and many during a snapshot:
 
 - everything that was acknowledged is in the log as it was acknowledged (*lost* counts what is not);
-- the state recovered from snapshot and log equals, to the bit, that of a ledger that followed the log from its first
+- the state recovered from snapshot and log equals, bit for bit, that of a ledger that followed the log from its first
   record and never stopped; every tenth time also that of a fresh replay of the whole log;
 - every decision in the log is the one that this ledger makes; so are the next that are asked of the restarted service;
 - a key that was answered before gets the same answer (*mismatches* counts what differs).
@@ -83,12 +83,12 @@ class Campaign:
                 ask(self.address, "/v1/bandits", {"name": name, "arms": arms, **rules})
 
     def cycle(self, how):
-        """Load, an end, a look at what is left, a new start."""
+        """Load, an end, a check of what is left, a new start."""
         before = self.uncrashed.last
-        self.crowd.tell("go")
+        self.crowd.send("go")
         time.sleep(self.rng.uniform(0.03, 0.6))
         self._end(self.service, how)
-        self.crowd.tell("pause")
+        self.crowd.send("pause")
         self.examine()
         if how == signal.SIGTERM:
             self.mismatches += [f"logged and not answered: {name}" for name in self.acknowledged.unanswered(before)]
@@ -111,7 +111,7 @@ class Campaign:
 
     def examine(self):
         """Recover a copy of the folder and compare."""
-        self.totals["looks"] += 1
+        self.totals["checks"] += 1
         with tempfile.TemporaryDirectory(dir=_memory()) as scratch:
             copy = Path(scratch) / "state"
             shutil.copytree(self.state, copy)
@@ -131,7 +131,7 @@ class Campaign:
         expected = fingerprint(self.uncrashed.ledger)
         if fingerprint(recovered.ledger) != expected:
             self.mismatches.append(f"the state recovered at record {self.uncrashed.last} is another")
-        if self.totals["looks"] % REPLAY_EVERY == 1:
+        if self.totals["checks"] % REPLAY_EVERY == 1:
             fresh = Ledger()
             fresh.replay(log.read())
             self.totals["whole replays"] += 1
@@ -139,7 +139,7 @@ class Campaign:
                 self.mismatches.append(f"a replay of all {self.uncrashed.last} records gives another state")
 
     def ask_next(self):
-        """The next decisions of a restarted service; a deadline may pass first, which the log tells later."""
+        """The next decisions of a restarted service; a deadline may pass first, which the log shows later."""
         for name, rules in BANDITS.items():
             body = {"bandit": name, "count": NEXT}
             answer = ask(self.address, "/v1/decisions", body)
@@ -152,10 +152,10 @@ class Campaign:
                 self.mismatches.append(f"after record {self.uncrashed.last} bandit {name} decides otherwise: {made}")
 
     def finish(self):
-        """Stop everything and look a last time."""
+        """Stop everything and check a last time."""
         statuses = self.crowd.stop()
         self._end(self.service, signal.SIGTERM)
-        self.totals["looks"] = 0
+        self.totals["checks"] = 0
         self.examine()
         return statuses
 
@@ -169,12 +169,12 @@ class Campaign:
         seen, lost = self.acknowledged.seen, self.acknowledged.lost
         wrong = self.mismatches + self.uncrashed.differing + self.acknowledged.wrong
         events = seen["decided"] + seen["outcome"] + seen["added"] + seen["removed"]
-        print(", ".join(f"{count} {what}" for what, count in self.totals.items() if what != "looks"))
+        print(", ".join(f"{count} {what}" for what, count in self.totals.items() if what != "checks"))
         print(
             f"{self.uncrashed.last:,} records; {events:,} acknowledged answers: {seen['decided']:,} of decisions, "
             f"{seen['accepted']:,} rewards accepted, {seen['known']:,} known, {seen['conflict']:,} in conflict, "
             f"{seen['added'] + seen['removed']} changes of arms; {seen['repeated']} keys answered again; "
-            f"{self.uncrashed.decisions:,} decisions made anew"
+            f"{self.uncrashed.decisions:,} decisions made again"
         )
         print(f"lost: {len(lost)}   mismatches: {len(wrong)}", flush=True)
         for text in (lost + wrong)[:10]:

@@ -3,7 +3,7 @@
     python benchmarks/service/cuts.py [--commits 2] [--pages 3]
 
 Recovery must give exactly the state after some record, the last that is whole, and must say that it cut something. The
-write-ahead log is cut behind its last commits, with and without SQLite's index in shared memory beside it; the main
+write-ahead log is cut behind its last commits, with and without SQLite's index in shared memory; the main
 file, with everything in it, at the bytes of its last pages. Some of these are also served.
 """
 
@@ -129,12 +129,12 @@ def cut_wal(folder, commits, *, index):
     name, tally = written.wal.name, Tally()
     size, first = len(files[name]), written.ends[-1 - commits][0]
 
-    def judge(offset, state, last, told):
+    def judge(offset, state, last, notice):
         expected = max((seq for end, seq in written.ends if end <= offset), default=0)
         if last != expected or state != written.states[last]:
-            return f"{last} records were recovered instead of {expected} ({told})"
+            return f"{last} records were recovered instead of {expected} ({notice})"
         silent = offset == size or (not index and any(end == offset for end, _ in written.ends))
-        return None if bool(told) != silent else f"what was cut was {'not ' * (not told)}told"
+        return None if bool(notice) != silent else f"what was cut was {'not ' * (not notice)}reported"
 
     for offset in _watched(range(first, size + 1), f"write-ahead log {'with' if index else 'without'} its index"):
         try_cut(files, name, offset, folder, judge, tally)
@@ -148,13 +148,13 @@ def cut_main(folder, pages):
     files, name, tally = {written.path.name: written.path.read_bytes()}, written.path.name, Tally()
     size = len(files[name])
 
-    def judge(offset, state, last, told):
+    def judge(offset, state, last, notice):
         if last < 0:
-            return f"refused: {told}"
+            return f"refused: {notice}"
         if state != written.states.get(last):
             return f"the state after {last} records is another"
-        if offset < size and not told:
-            return "nothing was told"
+        if offset < size and not notice:
+            return "nothing was reported"
         return None if offset < size or last == max(written.states) else "records are missing from a whole file"
 
     for offset in _watched(range(max(size - pages * PAGE, 0), size + 1), "main file"):

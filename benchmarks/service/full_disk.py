@@ -105,7 +105,7 @@ def _fill_and_free(make_campaign, ask, seed, folder, disk, ending):
     name = "goes on" if ending is None else f"ends by {ending.name} while it is full"
     print(f"full disk ({disk.what}; the service {name}):")
     try:
-        campaign.crowd.tell("go")
+        campaign.crowd.send("go")
         until(lambda: refusal(ask, campaign.address, 200) == "storage", "503 storage")
         time.sleep(1.0)  # clients ask on, and are refused
         if ending is None:
@@ -114,7 +114,7 @@ def _fill_and_free(make_campaign, ask, seed, folder, disk, ending):
             _end_and_start(campaign, ending, disk)
         until(lambda: refusal(ask, campaign.address, 1) is None, "decisions again")
         time.sleep(1.0)
-        campaign.crowd.tell("pause")
+        campaign.crowd.send("pause")
         statuses = campaign.finish()
     finally:
         campaign.close()
@@ -123,9 +123,9 @@ def _fill_and_free(make_campaign, ask, seed, folder, disk, ending):
 
 
 def _end_and_start(campaign, ending, disk):
-    """End the service while nothing can be written, try to start it, make room, start it."""
+    """End the service while nothing can be written, try to start it, free space, start it."""
     campaign._end(campaign.service, ending)
-    campaign.crowd.tell("pause")
+    campaign.crowd.send("pause")
     service = campaign.start(wait=False)
     try:
         service.wait()
@@ -138,4 +138,4 @@ def _end_and_start(campaign, ending, disk):
             campaign.mismatches.append(f"exit code {code} on a full disk: {said[-500:]}")
     disk.free(None)
     campaign.service = campaign.start()
-    campaign.crowd.tell("go")
+    campaign.crowd.send("go")

@@ -29,7 +29,7 @@ def free_port():
 
 
 class Served:
-    """``sketchbandits serve``, on a free port if not told which; `address` once it is ready."""
+    """``sketchbandits serve``, on a free port unless one is given; `address` once it is ready."""
 
     def __init__(self, state, *flags, limits=None, port=0, wait=True):
         handle, self.errors = tempfile.mkstemp(suffix=".log")

@@ -71,13 +71,13 @@ class Soak:
 
     def run(self, seconds):
         """A third, a kill, a third, a good end, a third."""
-        self.crowd.tell("go")
+        self.crowd.send("go")
         for how in (signal.SIGKILL, signal.SIGTERM, None):
             self._watch(seconds / 3.0)
             if how is not None:
                 self.end(how)
                 self.service = self.start()
-        self.crowd.tell("pause")
+        self.crowd.send("pause")
         return self.crowd.stop()
 
     def _watch(self, seconds):
@@ -104,7 +104,7 @@ class Soak:
 
 
 def compare_shown(checked, arms, entries):
-    """What the service shows against the checker's books."""
+    """What the service shows against the checker's accounts."""
     for name, account in checked.accounts.items():
         for i, arm in enumerate(account.ids):
             n = int(account.counts[i])
@@ -132,7 +132,7 @@ def judge(soak, statuses):
     while entries is None or entries["coins"]["outstanding"]:  # the last deadlines pass
         time.sleep(0.2)
         _, entries = soak.shown()
-    arms, entries = soak.shown()  # once more: what was shown before may be of a moment before the last was booked
+    arms, entries = soak.shown()  # once more: what was shown before may be of a moment before the last was recorded
     soak.end(signal.SIGTERM)
     found = acknowledged_lost(soak.state, soak.folder / "journal")
     print(f"\rstatuses: {json.dumps(statuses, sort_keys=True)}")

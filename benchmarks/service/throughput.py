@@ -1,4 +1,4 @@
-"""Durable requests per second of the service, beside a bare endpoint that stores one row a request.
+"""Durable requests per second of the service, compared with a bare endpoint that stores one row per request.
 
     python benchmarks/service/throughput.py [--seconds 10] [--turns 3] [--connections 64] [--json FILE]
 

@@ -14,7 +14,7 @@ SPARE = 8  # CS-LB makes one more empty cluster for so many
 
 
 class Multiscale:
-    """The policy; its budget counts free slots too: a full cluster's room doubles, and empty ones are made ahead."""
+    """The policy; its budget counts free slots too: a full cluster's slots double, and empty ones are made ahead."""
 
     grows, cheap = True, False  # with its arms; to ask for a choice
 
@@ -127,7 +127,7 @@ class Multiscale:
 
     # The round.
 
-    def book(self, arm, reward):
+    def record(self, arm, reward):
         c = self.labels[arm]
         x = self.arms[arm]
         self.news += x @ np.linalg.solve(self.fits[c][1], x)
@@ -174,9 +174,9 @@ class Multiscale:
             self.space[arm], self.stamps[arm] = x @ theta + self.space_width[arm], self.version
 
     def _leader(self, capped, uncapped):
-        living = [of[self.active[of]] for of in self.members if self.active[of].any()]
-        heads = [of[naive.ordered_argmax(capped[of], uncapped[of])] for of in living]
-        return int(heads[naive.ordered_argmax([capped[of].max() for of in living], uncapped[heads])])
+        clusters = [of[self.active[of]] for of in self.members if self.active[of].any()]
+        heads = [of[naive.ordered_argmax(capped[of], uncapped[of])] for of in clusters]
+        return int(heads[naive.ordered_argmax([capped[of].max() for of in clusters], uncapped[heads])])
 
     def chooses(self, pending, allowed, C=1.0):
         """The choice with pulls outstanding; see `Pending`."""

@@ -1,7 +1,8 @@
 """Slow, obvious twins of a bandit's policy, for `checker.py`: those of ``tests/naive.py``, with arms that come and go.
 
-A twin books rewards, adds and removes arms, and says every arm's bound. `chooses` says which arm the policy plays while
-decisions are outstanding, None where there is no slow rule to compare with; ``C`` is the rule's limit, by default 1.
+A twin records rewards, adds and removes arms, and says every arm's bound. `chooses` says which arm the policy plays
+while decisions are outstanding, None where there is no slow rule to compare with; ``C`` is the limit of the rule for
+pending decisions, by default 1.
 """
 
 import numpy as np
@@ -17,7 +18,7 @@ class Fixed:
         self.policy, self.active = policy, np.ones(policy.N, bool)
         self.cheap = isinstance(policy, naive.UCB1)  # to ask for a choice
 
-    def book(self, arm, reward):
+    def record(self, arm, reward):
         self.policy.update(arm, reward)
 
     def bounds(self):

@@ -17,7 +17,7 @@ from sketchbandits.service.log.events import Kind, features_of, parsed
 
 
 def fingerprint(ledger):
-    """Everything that decides what a ledger does and shows next, to the bit."""
+    """Everything that decides what a ledger does and shows next, bit for bit."""
     return ledger.next_number, {
         name: (
             {leaf: array.tobytes() for leaf, array in snapshot.leaves(bandit.policy.state)},
@@ -40,7 +40,7 @@ def _change(record):
 
 
 class Uncrashed:
-    """A ledger in this process that follows the log and makes every decision anew before it takes the logged one."""
+    """A ledger in this process that follows the log and makes every decision again before it takes the logged one."""
 
     def __init__(self):
         self.ledger, self.last = Ledger(), 0
@@ -88,7 +88,7 @@ class Acknowledged:
     def __init__(self, path):
         self.path, self.at = path, 0
         self.ids: dict[str, list[str]] = {}  # per bandit, of its arms
-        self.decided, self.booked, self.keys = {}, {}, {}
+        self.decided, self.recorded, self.keys = {}, {}, {}
         self.removed = set()
         self.seen = Counter()
         self.answered = set()
@@ -104,7 +104,7 @@ class Acknowledged:
         elif record.kind == Kind.DECISION:
             self._read_decisions(record.seq, data)
         else:
-            self.booked[data["id"]] = (record.seq, data["bandit"], data["reward"], record.kind)
+            self.recorded[data["id"]] = (record.seq, data["bandit"], data["reward"], record.kind)
 
     def _read_decisions(self, seq, data):
         own = []
@@ -135,14 +135,14 @@ class Acknowledged:
 
     def _outcome(self, bandit, decision, value, status):
         self.seen[status] += 1
-        _, owner, booked, kind = self.booked.get(decision, (0, None, None, None))
+        _, owner, recorded, kind = self.recorded.get(decision, (0, None, None, None))
         fits = {
-            "accepted": booked == value and kind == Kind.REWARD,
-            "known": booked == value,
-            "conflict": booked is not None and booked != value,
+            "accepted": recorded == value and kind == Kind.REWARD,
+            "known": recorded == value,
+            "conflict": recorded is not None and recorded != value,
         }
         if owner != bandit or not fits.get(status, False):
-            self.lost.append(f"{decision} was {status} with {value}; logged: {booked} ({kind}) of {owner}")
+            self.lost.append(f"{decision} was {status} with {value}; logged: {recorded} ({kind}) of {owner}")
         if status in ("accepted", "known"):
             self.answered.add((decision, "outcome"))
 
@@ -165,7 +165,7 @@ class Acknowledged:
         decisions = [name for name, (seq, _) in self.decided.items() if seq > after and name not in self.answered]
         rewards = [
             name
-            for name, (seq, _, _, kind) in self.booked.items()
+            for name, (seq, _, _, kind) in self.recorded.items()
             if seq > after and kind == Kind.REWARD and (name, "outcome") not in self.answered
         ]
         return decisions + rewards
@@ -179,7 +179,7 @@ class Crowd:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.process = subprocess.Popen([*map(str, command)], text=True, **pipes)
 
-    def tell(self, word):
+    def send(self, word):
         """``go``, or ``pause``: then no request is under way on return."""
         self.process.stdin.write(f"{word}\n")
         self.process.stdin.flush()
@@ -188,7 +188,7 @@ class Crowd:
 
     def stop(self):
         """End it; returns how often each status was seen."""
-        self.tell("stop")
+        self.send("stop")
         return json.loads(self.process.stdout.readline())
 
     def close(self):

@@ -267,7 +267,7 @@ def test_decide_and_reward(ask, service):
     assert {authorization for *_, authorization in service.requests} == {f"Bearer {KEY}"}
 
 
-def test_the_single_form_raises_what_is_not_booked(ask):
+def test_the_single_form_raises_what_is_not_recorded(ask):
     decision = ask("decide")
     ask("reward", decision, True)
     assert ask("reward", decision, np.True_) == ask("reward", decision, 1.0) == "known"
@@ -298,7 +298,7 @@ def test_the_same_key_gives_the_same_decision(ask):
 
 
 @pytest.mark.parametrize("fault", ["drop", 503])
-def test_a_reward_whose_answer_is_lost_is_booked_once(ask, service, fault):
+def test_a_reward_whose_answer_is_lost_is_recorded_once(ask, service, fault):
     decision = ask("decide")
     service.faults = [fault]
     assert ask("reward", decision, 1.0) == ("known" if fault == "drop" else "accepted")
@@ -425,7 +425,7 @@ def test_nothing_listens(kind, monkeypatch):
 
 
 def pauses(call, outcomes, attempts=5):
-    """What a driver would be told to wait between these outcomes."""
+    """How long a driver would have to wait between these outcomes."""
     steps, found = exchange(call, attempts), []
     step = next(steps)
     for outcome in outcomes:

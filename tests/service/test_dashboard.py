@@ -17,7 +17,7 @@ PHONE = {"viewport": {"width": 360, "height": 740}}
 POLL = 2_100  # milliseconds: longer than the pause between two polls
 expect = playwright.expect
 expect.set_options(timeout=15_000)
-Look = Callable[..., Visit]
+OpenDashboard = Callable[..., Visit]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def service() -> Iterator[FakeService]:
 
 
 @pytest.fixture
-def look(browser: Any, service: FakeService) -> Iterator[Look]:
+def open_dashboard(browser: Any, service: FakeService) -> Iterator[OpenDashboard]:
     """Opens a dashboard, by default the stand-in's; in the end, nothing went wrong in any of them."""
     with ExitStack() as stack:
         opened: list[Visit] = []
@@ -101,8 +101,8 @@ def module(tab: Visit, name: str, call: str, *arguments: Any) -> Any:
     return tab.page.evaluate(f"async (a) => (await import('/dashboard/{name}.js')).{call}(...a)", list(arguments))
 
 
-def test_shows_the_numbers(look: Look) -> None:
-    tab = look()
+def test_shows_the_numbers(open_dashboard: OpenDashboard) -> None:
+    tab = open_dashboard()
     text(tab, "#name", "default")
     text(tab, "#summary", "multiscale on 3 arms in 16 dimensions")
     tiles = {
@@ -133,9 +133,9 @@ def test_shows_the_numbers(look: Look) -> None:
     expect(tab.page).to_have_title("default · sketchbandits")
 
 
-def test_charts_read_by_pointer_keys_and_table(look: Look, service: FakeService) -> None:
+def test_charts_read_by_pointer_keys_and_table(open_dashboard: OpenDashboard, service: FakeService) -> None:
     service.minutes[-2] = minute(2, decisions=90, rewards=0, reward_sum=0.0)
-    tab = look()
+    tab = open_dashboard()
     rates, means = tab.page.locator("#rates svg"), tab.page.locator("#means svg")
     text(tab, "#rates .readout", "Decisions 0Rewards 0latest, 17:06")
     rates.focus()
@@ -164,8 +164,8 @@ def test_charts_read_by_pointer_keys_and_table(look: Look, service: FakeService)
     assert tab.page.locator("#means .curve").get_attribute("d").endswith("m-2 0h4")
 
 
-def test_updates_without_a_reload(look: Look, service: FakeService) -> None:
-    tab = look()
+def test_updates_without_a_reload(open_dashboard: OpenDashboard, service: FakeService) -> None:
+    tab = open_dashboard()
     text(tab, "#tile-decisions .value", "1,234,567")
     tab.page.evaluate("window.same = true")
     curve = tab.page.locator("#rates .decisions.curve").get_attribute("d")
@@ -189,9 +189,9 @@ def test_updates_without_a_reload(look: Look, service: FakeService) -> None:
     assert tab.page.evaluate("window.same")
 
 
-def test_asks_for_the_key_and_keeps_it_in_the_tab(look: Look, service: FakeService) -> None:
+def test_asks_for_the_key_and_keeps_it_in_the_tab(open_dashboard: OpenDashboard, service: FakeService) -> None:
     service.key = KEY
-    tab = look()
+    tab = open_dashboard()
     expect(tab.page.locator("#key-form")).to_be_visible()
     expect(tab.page.locator("#content")).to_be_hidden()
     expect(tab.page.locator("#key")).to_be_focused()
@@ -205,7 +205,7 @@ def test_asks_for_the_key_and_keeps_it_in_the_tab(look: Look, service: FakeServi
     tab.page.get_by_role("button", name="Open").click()
     text(tab, "#tile-decisions .value", "1,234,567")
     expect(tab.page.locator("#key-form")).to_be_hidden()
-    service.key = "another"  # revoked while somebody looks
+    service.key = "another"  # revoked while the page is open
     tick(tab)
     expect(tab.page.locator("#content")).to_be_hidden()
     service.key = KEY
@@ -223,8 +223,8 @@ def test_asks_for_the_key_and_keeps_it_in_the_tab(look: Look, service: FakeServi
     refusals(tab)
 
 
-def test_says_when_the_service_is_gone_and_recovers(look: Look, service: FakeService) -> None:
-    tab = look()
+def test_says_when_the_service_is_gone_and_recovers(open_dashboard: OpenDashboard, service: FakeService) -> None:
+    tab = open_dashboard()
     text(tab, "#status", "Live")
     service.stop()
     tick(tab)
@@ -233,7 +233,7 @@ def test_says_when_the_service_is_gone_and_recovers(look: Look, service: FakeSer
     text(tab, "#tile-decisions .value", "1,234,567")
     since = tab.page.locator("#status").inner_text()
     failed = len(tab.complaints)
-    while len(tab.complaints) < failed + 2:  # the browser tells of each poll that fails
+    while len(tab.complaints) < failed + 2:  # the browser reports each poll that fails
         tick(tab)
         tab.page.wait_for_timeout(20)
     assert tab.page.locator("#status").inner_text() == since
@@ -249,8 +249,8 @@ def test_says_when_the_service_is_gone_and_recovers(look: Look, service: FakeSer
     refusals(tab)
 
 
-def test_a_hidden_tab_asks_nothing(look: Look, service: FakeService) -> None:
-    tab = look()
+def test_a_hidden_tab_asks_nothing(open_dashboard: OpenDashboard, service: FakeService) -> None:
+    tab = open_dashboard()
     text(tab, "#status", "Live")
     hide = """hidden => {
         Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
@@ -264,9 +264,9 @@ def test_a_hidden_tab_asks_nothing(look: Look, service: FakeService) -> None:
     assert polls(tab, service) > 0
 
 
-def test_sorts_searches_and_pages_by_the_service(look: Look, service: FakeService) -> None:
+def test_sorts_searches_and_pages_by_the_service(open_dashboard: OpenDashboard, service: FakeService) -> None:
     service.arms["default"] = [arm(f"arm-{i:03}", pulls=i, mean=-i, estimate=i, bound=i + 1 / 7) for i in range(60)]
-    tab = look()
+    tab = open_dashboard()
     first = "#arms tbody tr:first-child th"
     text(tab, first, "arm-059")
     assert arms_asked(service) == {"bandit": "default", "limit": "25", "offset": "0", "sort": "estimate"}
@@ -301,13 +301,13 @@ def test_sorts_searches_and_pages_by_the_service(look: Look, service: FakeServic
     text(tab, ".where", f"1{DASH}20 of 20")
 
 
-def test_hostile_text_is_only_text(look: Look, service: FakeService) -> None:
+def test_hostile_text_is_only_text(open_dashboard: OpenDashboard, service: FakeService) -> None:
     service.arms["default"] = [arm(HOSTILE)]
     service.settings = {HOSTILE: HOSTILE}
     service.bandits = [bandit(HOSTILE, policy=HOSTILE)]
     service.arms[HOSTILE] = [arm(HOSTILE)]
     service.clusters["shown"][0]["sentinel"]["arm"] = HOSTILE
-    tab = look()
+    tab = open_dashboard()
     text(tab, "#arms tbody th", HOSTILE)
     text(tab, "#clusters tbody .id", HOSTILE)
     text(tab, "#name", HOSTILE)
@@ -317,10 +317,10 @@ def test_hostile_text_is_only_text(look: Look, service: FakeService) -> None:
     assert tab.page.locator("main img, main script").count() == 0
 
 
-def test_several_bandits(look: Look, service: FakeService) -> None:
+def test_several_bandits(open_dashboard: OpenDashboard, service: FakeService) -> None:
     service.bandits = [bandit("default"), bandit("news", decisions=22), bandit("shop", decisions=33)]
     service.arms |= {"news": [arm("headline")], "shop": [arm("shoe")]}
-    tab = look("#news")
+    tab = open_dashboard("#news")
     text(tab, "#tile-decisions .value", "22")
     picker = tab.page.get_by_label("Bandit")
     assert picker.locator("option").all_inner_texts() == ["default", "news", "shop"]
@@ -340,11 +340,11 @@ def test_several_bandits(look: Look, service: FakeService) -> None:
     assert tab.page.url.endswith("#default")
 
 
-def test_no_bandits_no_minutes_and_a_bandit_without_arms(look: Look, service: FakeService) -> None:
+def test_no_bandits_no_minutes_and_a_bandit_without_arms(open_dashboard: OpenDashboard, service: FakeService) -> None:
     service.bandits, full = [], service.bandits
     service.minutes, service.arms["default"] = [], []
     service.latency = {"count": 0, "p50_ms": None, "p99_ms": None, "p999_ms": None}
-    tab = look()
+    tab = open_dashboard()
     expect(tab.page.locator("#empty")).to_be_visible()
     expect(tab.page.locator("#content")).to_be_hidden()
     service.bandits = full
@@ -355,7 +355,7 @@ def test_no_bandits_no_minutes_and_a_bandit_without_arms(look: Look, service: Fa
     expect(tab.page.locator("#empty")).to_be_hidden()
 
 
-def test_fits_a_phone(look: Look, service: FakeService) -> None:
+def test_fits_a_phone(open_dashboard: OpenDashboard, service: FakeService) -> None:
     long = "homepage/" * 12
     service.arms["default"] = [arm(f"{long}{i}", pulls=123_456_789, active=i % 2 > 0) for i in range(30)]
     service.clusters["shown"][0]["sentinel"]["arm"] = long * 3
@@ -363,7 +363,7 @@ def test_fits_a_phone(look: Look, service: FakeService) -> None:
     service.arms["b" * 64] = []
     service.settings["options"] = {"a": ["x" * 90]}
     service.log["cut"] = 1
-    tab = look(**PHONE)
+    tab = open_dashboard(**PHONE)
     text(tab, "#tile-decisions .value", "98.8B")
     text(tab, "#tile-rewards .value", "99,999,999")
     for details in tab.page.locator("summary").all():
@@ -383,8 +383,8 @@ def test_fits_a_phone(look: Look, service: FakeService) -> None:
     refusals(tab)
 
 
-def test_dark_and_light(look: Look) -> None:
-    tab = look()
+def test_dark_and_light(open_dashboard: OpenDashboard) -> None:
+    tab = open_dashboard()
     ground, text_colour = (tab.page.locator(name) for name in ("html", "#summary"))
     for scheme, colours in {"light": ("245, 245, 242", "90, 96, 106"), "dark": ("16, 18, 22", "161, 168, 179")}.items():
         tab.page.emulate_media(color_scheme=scheme)

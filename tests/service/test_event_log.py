@@ -301,7 +301,7 @@ def content(database: str) -> object:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """The files that count; SQLite makes empty ones, and an index, whenever it looks."""
+    """The files that count; SQLite makes empty ones, and an index, whenever it opens them."""
     found = {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith(("-shm", "-lock"))}
     return {name: data for name, data in found.items() if data or not name.endswith("-wal")}
 
@@ -395,7 +395,7 @@ def half_checkpointed(folder: Path) -> tuple[Path, list[Record]]:
 
 
 class TestDamagedFiles:
-    def test_a_killed_writer_leaves_nothing_to_mend(self, in_log: Wreck, in_file: Wreck) -> None:
+    def test_a_killed_writer_leaves_nothing_to_repair(self, in_log: Wreck, in_file: Wreck) -> None:
         assert in_log.opened() == [] and in_file.opened() == []
         assert in_log.opened(shm=False) == []
 
@@ -517,9 +517,9 @@ class TestDamagedFiles:
         for database in (str(tmp_path), "", str(tmp_path / "no" / "folder"), "mysql://x"):
             with pytest.raises(ValueError, match="database must be"):
                 open_log(database)
-        for look in (lambda name: open_log(name, read_only=True), lambda name: cut_back(name, 1)):
+        for access in (lambda name: open_log(name, read_only=True), lambda name: cut_back(name, 1)):
             with pytest.raises(ValueError, match="not there"):
-                look(str(tmp_path / "missing"))
+                access(str(tmp_path / "missing"))
         assert not (tmp_path / "missing").exists()
 
 

@@ -1,4 +1,4 @@
-"""A ledger plans without side effects, applies what was logged, and replays to the same bits."""
+"""A ledger plans without side effects, applies what was logged, and replays bit for bit."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ ARMS = correlated_arms(n_arms=30, dim=8, group_size=3, normalize="max", seed=1)
 IDS = tuple(f"arm {i}" for i in range(len(ARMS)))
 
 
-class Book:
+class LoggedLedger:
     """A ledger with a log in memory: what the writer does, without a disk."""
 
     def __init__(self, **rules):
@@ -65,7 +65,7 @@ class Book:
 
 
 def state_of(ledger):
-    """Everything that decides what a ledger does next, to the bit."""
+    """Everything that decides what a ledger does next, bit for bit."""
     return ledger.next_number, {
         name: (
             {leaf: array.tobytes() for leaf, array in snapshot.leaves(bandit.policy.state)},
@@ -83,24 +83,24 @@ def state_of(ledger):
     }
 
 
-def played(book, rounds=60, seed=0):
+def played(logged, rounds=60, seed=0):
     """Batches, keys, availability, late and missing rewards, arms that come and go."""
     rng = np.random.default_rng(seed)
     open_ = []
     for t in range(rounds):
-        book.time += 0.5
+        logged.time += 0.5
         available = tuple(rng.choice(IDS[2:], 7, replace=False)) if rng.random() < 0.3 else None
         key = f"key {t}" if rng.random() < 0.5 else None
-        open_ += book.decide(int(rng.integers(1, 4)), available=available, key=key)
+        open_ += logged.decide(int(rng.integers(1, 4)), available=available, key=key)
         rng.shuffle(open_)
         for _ in range(int(rng.integers(0, 4))):
             if open_:
-                assert book.reward(open_.pop(), float(rng.normal())) in ("accepted", "conflict", "known")
+                assert logged.reward(open_.pop(), float(rng.normal())) in ("accepted", "conflict", "known")
         if t == rounds // 3:
-            book.operate(AddArms("default", ("new a", "new b"), ARMS[:2] * 0.5 + 0.01))
+            logged.operate(AddArms("default", ("new a", "new b"), ARMS[:2] * 0.5 + 0.01))
         if t == rounds // 2:
-            book.operate(RemoveArms("default", ("arm 0", "new b")))
-        book.defaults()
+            logged.operate(RemoveArms("default", ("arm 0", "new b")))
+        logged.defaults()
     return open_
 
 
@@ -116,24 +116,24 @@ RULES = [
 
 
 @pytest.mark.parametrize("rules", RULES, ids=str)
-def test_replay_is_equal_to_the_bit_and_decides_the_same(rules, tmp_path):
-    book = Book(**rules)
-    played(book)
+def test_replay_is_bit_for_bit_identical_and_decides_the_same(rules, tmp_path):
+    logged = LoggedLedger(**rules)
+    played(logged)
     replayed = Ledger()
-    assert replayed.replay(book.records) == len(book.records)
-    assert state_of(replayed) == state_of(book.ledger)
+    assert replayed.replay(logged.records) == len(logged.records)
+    assert state_of(replayed) == state_of(logged.ledger)
 
     store = Snapshots(tmp_path / "snapshots")
-    middle = len(book.records) // 2
+    middle = len(logged.records) // 2
     half = Ledger()
-    half.replay(book.records[:middle])
-    store.write(frozen(half), book.records[middle - 1].position)
+    half.replay(logged.records[:middle])
+    store.write(frozen(half), logged.records[middle - 1].position)
     ((position, restored),) = store.intact()
-    assert position == book.records[middle - 1].position and state_of(restored) == state_of(half)
-    restored.replay(book.records[middle:])
-    assert state_of(restored) == state_of(book.ledger)
+    assert position == logged.records[middle - 1].position and state_of(restored) == state_of(half)
+    restored.replay(logged.records[middle:])
+    assert state_of(restored) == state_of(logged.ledger)
     for ledger in (replayed, restored):
-        assert next_arms(ledger, book.time) == next_arms(book.ledger, book.time)
+        assert next_arms(ledger, logged.time) == next_arms(logged.ledger, logged.time)
 
 
 def next_arms(ledger, time):
@@ -143,7 +143,7 @@ def next_arms(ledger, time):
 
 
 def test_a_group_is_decided_as_one_request_after_the_other():
-    together, apart = Book(pending=1_000), Book(pending=1_000)
+    together, apart = LoggedLedger(pending=1_000), LoggedLedger(pending=1_000)
     requests = [Decide("default", count=2), Decide("default", available=IDS[5:9]), Decide("default", count=3)]
     arms = [d["arm"] for answer in together.ask(*requests) for d in answer["decisions"]]
     # Plain decisions of a group are chosen in one call, those with fewer arms after them.
@@ -153,20 +153,20 @@ def test_a_group_is_decided_as_one_request_after_the_other():
 
 
 def test_a_burst_is_spread_over_arms():
-    book = Book(pending=1_000)
-    arms = [d["arm"] for d in book.decide(20)] + [book.decide()[0]["arm"] for _ in range(20)]
+    logged = LoggedLedger(pending=1_000)
+    arms = [d["arm"] for d in logged.decide(20)] + [logged.decide()[0]["arm"] for _ in range(20)]
     assert len(set(arms)) > 12
-    alone = Book(pending=0)
+    alone = LoggedLedger(pending=0)
     assert len({d["arm"] for d in alone.decide(20)}) == 1
 
 
-def test_a_reward_is_booked_once():
-    book = Book()
-    decision, other = book.decide(2)
-    assert book.reward(decision, 0.5) == "accepted"
-    before = state_of(book.ledger)
-    assert book.reward(decision, 0.5) == "known"
-    assert book.reward(decision, 0.75) == "conflict"
+def test_a_reward_is_recorded_once():
+    logged = LoggedLedger()
+    decision, other = logged.decide(2)
+    assert logged.reward(decision, 0.5) == "accepted"
+    before = state_of(logged.ledger)
+    assert logged.reward(decision, 0.5) == "known"
+    assert logged.reward(decision, 0.75) == "conflict"
     for wrong in (
         "7-00000000",
         decision["decision_id"][:-1] + "x",
@@ -174,94 +174,94 @@ def test_a_reward_is_booked_once():
         "-1",
         "99999999999999999999-00000000",
     ):
-        assert book.reward({"decision_id": wrong}, 1.0) == "unknown"
+        assert logged.reward({"decision_id": wrong}, 1.0) == "unknown"
     number = other["decision_id"].split("-")[0]
-    assert book.reward({"decision_id": f"{number}-ffffffff"}, 1.0) == "unknown"
-    assert state_of(book.ledger) == before
+    assert logged.reward({"decision_id": f"{number}-ffffffff"}, 1.0) == "unknown"
+    assert state_of(logged.ledger) == before
     same, twice = ((other["decision_id"], 1.0), (other["decision_id"], 2.0))
-    (answer,) = book.ask(Reward("default", (same, same, twice)))
+    (answer,) = logged.ask(Reward("default", (same, same, twice)))
     assert [result["status"] for result in answer["results"]] == ["accepted", "known", "conflict"]
-    assert book.ledger.bandits["default"].rewards == 2
+    assert logged.ledger.bandits["default"].rewards == 2
 
 
 def test_another_bandits_decision_is_unknown():
-    book = Book()
-    book.operate(CreateBandit("second", BanditConfig(), IDS, ARMS))
-    (decision,) = book.decide()
+    logged = LoggedLedger()
+    logged.operate(CreateBandit("second", BanditConfig(), IDS, ARMS))
+    (decision,) = logged.decide()
     for _ in range(2):
-        (answer,) = book.ask(Reward("second", ((decision["decision_id"], 1.0),)))
+        (answer,) = logged.ask(Reward("second", ((decision["decision_id"], 1.0),)))
         assert answer["results"][0]["status"] == "unknown"
-        book.reward(decision, 1.0)
+        logged.reward(decision, 1.0)
 
 
 def test_the_same_key_has_the_same_answer():
-    book = Book()
-    first, repeated = book.ask(Decide("default", key="k", count=2), Decide("default", key="k", count=2))
+    logged = LoggedLedger()
+    first, repeated = logged.ask(Decide("default", key="k", count=2), Decide("default", key="k", count=2))
     assert not first["repeated"] and repeated == {**first, "repeated": True}
-    book.reward(first["decisions"][0], 1.0)
-    (later,) = book.ask(Decide("default", key="k", count=2))
+    logged.reward(first["decisions"][0], 1.0)
+    (later,) = logged.ask(Decide("default", key="k", count=2))
     assert later == repeated
-    assert book.ledger.bandits["default"].decisions == 2
+    assert logged.ledger.bandits["default"].decisions == 2
     for other in (Decide("default", key="k"), Decide("default", available=IDS[:3], key="k", count=2)):
-        (refusal,) = book.ask(other)
+        (refusal,) = logged.ask(other)
         assert refusal.code == "key_reused"
 
 
 def test_one_clients_bad_request_is_no_concern_of_others():
-    book = Book()
+    logged = LoggedLedger()
     bad = Decide("default", available=("nothing",), key="k")
-    refusal, answer, *others = book.ask(bad, Decide("default", key="k", count=3), *[Decide("default")] * 4)
+    refusal, answer, *others = logged.ask(bad, Decide("default", key="k", count=3), *[Decide("default")] * 4)
     assert refusal.code == "unknown_arm" and len(answer["decisions"]) == 3
     assert [len(other["decisions"]) for other in others] == [1] * 4
 
 
 def test_a_key_outlives_an_arm_that_comes_back():
-    book = Book()
-    (first,) = book.ask(Decide("default", available=IDS[:3], key="k"))
-    book.operate(RemoveArms("default", IDS[:1]))
-    book.operate(AddArms("default", IDS[:1], ARMS[:1]))
-    (again,) = book.ask(Decide("default", available=IDS[:3], key="k"))
+    logged = LoggedLedger()
+    (first,) = logged.ask(Decide("default", available=IDS[:3], key="k"))
+    logged.operate(RemoveArms("default", IDS[:1]))
+    logged.operate(AddArms("default", IDS[:1], ARMS[:1]))
+    (again,) = logged.ask(Decide("default", available=IDS[:3], key="k"))
     assert again == {**first, "repeated": True}
 
 
-def test_a_clock_that_was_ahead_holds_up_nobody():
-    book = Book(deadline=10.0)
-    book.time += 1e7
-    book.decide()
-    book.time -= 1e7
-    book.decide(2)
-    book.time += 11.0
-    assert [change.decision for change in book.defaults()] == [2, 3]
+def test_a_clock_that_was_ahead_holds_up_no_other_decision():
+    logged = LoggedLedger(deadline=10.0)
+    logged.time += 1e7
+    logged.decide()
+    logged.time -= 1e7
+    logged.decide(2)
+    logged.time += 11.0
+    assert [change.decision for change in logged.defaults()] == [2, 3]
 
 
 def test_a_day_of_minutes_is_the_same_after_a_replay():
-    book = Book()
+    logged = LoggedLedger()
     for _ in range(1_500):
-        book.time += 60.0
-        book.reward(book.decide()[0], 1.0)
+        logged.time += 60.0
+        logged.reward(logged.decide()[0], 1.0)
     replayed = Ledger()
-    replayed.replay(book.records)
-    assert state_of(replayed) == state_of(book.ledger)
-    assert len(book.ledger.bandits["default"].minutes) == 1_440
+    replayed.replay(logged.records)
+    assert state_of(replayed) == state_of(logged.ledger)
+    assert len(logged.ledger.bandits["default"].minutes) == 1_440
 
 
-def test_a_deadline_books_once_and_then_refuses():
-    book = Book(deadline=10.0, default_reward=-1.0)
-    late, early = book.decide(2)
-    assert book.reward(early, 0.5) == "accepted"
-    book.time += 9.0
-    assert not book.defaults()
-    book.time += 1.0
-    (change,) = book.defaults()
-    assert change.kind == Kind.DEFAULT and change.data["reward"] == -1.0 and not book.defaults()
-    assert book.reward(late, 0.5) == "conflict" and book.reward(late, -1.0) == "known"
-    bandit = book.ledger.bandits["default"]
+def test_a_deadline_records_once_and_then_refuses():
+    logged = LoggedLedger(deadline=10.0, default_reward=-1.0)
+    late, early = logged.decide(2)
+    assert logged.reward(early, 0.5) == "accepted"
+    logged.time += 9.0
+    assert not logged.defaults()
+    logged.time += 1.0
+    (change,) = logged.defaults()
+    assert change.kind == Kind.DEFAULT and change.data["reward"] == -1.0 and not logged.defaults()
+    assert logged.reward(late, 0.5) == "conflict" and logged.reward(late, -1.0) == "known"
+    bandit = logged.ledger.bandits["default"]
     assert (bandit.rewards, bandit.defaults, len(bandit.waiting)) == (2, 1, 0)
 
 
 def test_exploration_says_with_which_probability():
-    book = Book(exploration=0.5, pending=0, seed=9)
-    (answer,) = book.ask(Decide("default", count=400))
+    logged = LoggedLedger(exploration=0.5, pending=0, seed=9)
+    (answer,) = logged.ask(Decide("default", count=400))
     arms = [d["arm"] for d in answer["decisions"]]
     own = max(set(arms), key=arms.count)
     for decision in answer["decisions"]:
@@ -280,8 +280,8 @@ def test_exploration_says_with_which_probability():
     ],
 )
 def test_refused_requests_say_why_and_change_nothing(request_, code, word):
-    book = Book()
-    refusal, answer = book.ask(request_, Decide("default"))
+    logged = LoggedLedger()
+    refusal, answer = logged.ask(request_, Decide("default"))
     assert refusal.code == code and word in refusal.message
     assert len(answer["decisions"]) == 1
 
@@ -306,33 +306,33 @@ def test_refused_requests_say_why_and_change_nothing(request_, code, word):
     ids=lambda value: type(value).__name__,
 )
 def test_refused_operations_change_nothing(operation, code):
-    book = Book()
-    before = state_of(book.ledger)
+    logged = LoggedLedger()
+    before = state_of(logged.ledger)
     with pytest.raises(Refusal) as caught:
-        book.operate(operation)
-    assert caught.value.code == code and state_of(book.ledger) == before
+        logged.operate(operation)
+    assert caught.value.code == code and state_of(logged.ledger) == before
 
 
 def test_fixed_arms_are_refused():
-    book = Book(policy="soful")
+    logged = LoggedLedger(policy="soful")
     with pytest.raises(Refusal, match="multiscale"):
-        book.operate(AddArms("default", ("x",), ARMS[:1]))
+        logged.operate(AddArms("default", ("x",), ARMS[:1]))
 
 
 def test_a_removed_arm_is_not_played_but_still_rewarded():
-    book = Book()
-    decisions = book.decide(10)
+    logged = LoggedLedger()
+    decisions = logged.decide(10)
     gone = decisions[0]["arm"]
-    book.operate(RemoveArms("default", (gone,)))
-    assert gone not in {d["arm"] for d in book.decide(40)}
-    assert book.reward(decisions[0], 1.0) == "accepted"
-    book.operate(AddArms("default", (gone,), ARMS[:1]))
-    assert book.ledger.bandits["default"].index[gone] == 30
+    logged.operate(RemoveArms("default", (gone,)))
+    assert gone not in {d["arm"] for d in logged.decide(40)}
+    assert logged.reward(decisions[0], 1.0) == "accepted"
+    logged.operate(AddArms("default", (gone,), ARMS[:1]))
+    assert logged.ledger.bandits["default"].index[gone] == 30
 
 
-def test_bodies_hold_features_to_the_bit():
-    book = Book()
-    record = book.records[0]
+def test_bodies_hold_features_bit_for_bit():
+    logged = LoggedLedger()
+    record = logged.records[0]
     assert features_of(record.body).tobytes() == ARMS.tobytes() and parsed(record.body)["ids"] == list(IDS)
 
 
@@ -357,18 +357,18 @@ def test_bad_rules_are_refused(rules):
 
 
 def test_only_intact_snapshots_are_read(tmp_path):
-    book = Book()
-    played(book, rounds=12)
+    logged = LoggedLedger()
+    played(logged, rounds=12)
     store = Snapshots(tmp_path)
-    for count in (10, 15, len(book.records)):
+    for count in (10, 15, len(logged.records)):
         ledger = Ledger()
-        ledger.replay(book.records[:count])
-        store.write(ledger, book.records[count - 1].position)
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["15", str(len(book.records))])
+        ledger.replay(logged.records[:count])
+        store.write(ledger, logged.records[count - 1].position)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["15", str(len(logged.records))])
     (tmp_path / "99.part").mkdir()
     store.tidy()
     assert not (tmp_path / "99.part").exists()
-    newest = tmp_path / str(len(book.records)) / "default.npz"
+    newest = tmp_path / str(len(logged.records)) / "default.npz"
     damaged = bytearray(newest.read_bytes())
     damaged[len(damaged) // 2] ^= 1
     newest.write_bytes(damaged)
@@ -378,8 +378,8 @@ def test_only_intact_snapshots_are_read(tmp_path):
 
 
 def test_any_name_of_a_bandit_is_a_name_of_files(tmp_path):
-    book = Book()
-    book.operate(CreateBandit("manifest", BanditConfig(policy="ucb1"), IDS, ARMS))
-    Snapshots(tmp_path).write(book.ledger, book.records[-1].position)
+    logged = LoggedLedger()
+    logged.operate(CreateBandit("manifest", BanditConfig(policy="ucb1"), IDS, ARMS))
+    Snapshots(tmp_path).write(logged.ledger, logged.records[-1].position)
     ((_, ledger),) = Snapshots(tmp_path).intact()
-    assert state_of(ledger) == state_of(book.ledger)
+    assert state_of(ledger) == state_of(logged.ledger)

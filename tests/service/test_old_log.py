@@ -108,7 +108,7 @@ def test_an_old_state_continues_as_the_old_version_did(old_state, tmp_path, snap
 
 
 def test_every_logged_decision_of_an_old_log_is_made_again(old_state):
-    """Each record is replayed after the same request was planned anew: same arms, probabilities and bounds."""
+    """Each record is replayed after the same request was planned again: same arms, probabilities and bounds."""
     log = open_log(str(old_state / LOG_FILE), read_only=True)
     ledger, seen = Ledger(), set[str]()
     for record in log.read():

@@ -212,7 +212,7 @@ def test_a_state_folder_has_one_service_and_keeps_its_rules(tmp_path, arms, comm
     assert again.stop(signal.SIGTERM) == 0
 
 
-def test_a_log_that_is_gone_is_not_begun_anew(tmp_path, arms, command):
+def test_a_log_that_is_gone_is_not_begun_again(tmp_path, arms, command):
     state = tmp_path / "state"
     service = Process(state, "--arms", arms, *UCB1)
     assert service.stop(signal.SIGTERM) == 0

@@ -1,4 +1,4 @@
-"""The service on a real PostgreSQL server: killed, deserted by its database, and brought back."""
+"""The service on a real PostgreSQL server: killed, cut off from its database, and restarted."""
 
 import signal
 import urllib.error

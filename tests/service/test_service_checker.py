@@ -92,7 +92,7 @@ def test_it_is_a_command(written, tmp_path):
 
 @contextlib.contextmanager
 def rewritten(state):
-    """Rows to be changed, as [kind, decision, data, raw]; numbered and chained anew afterwards."""
+    """Rows to be changed, as [kind, decision, data, raw]; numbered and chained again afterwards."""
     shutil.rmtree(state / "snapshots")
     with contextlib.closing(sqlite3.connect(state / "events.db", isolation_level=None)) as database:
         database.execute("DROP INDEX one_outcome")
@@ -238,7 +238,7 @@ def test_the_twin_of_multiscale_is_the_naive_one(options):
     for _ in range(60):
         assert twin.choice == plain.select()
         arm, reward = int(rng.integers(len(ARMS))), float(rng.normal())
-        twin.book(arm, reward)
+        twin.record(arm, reward)
         plain.update(arm, reward)
         assert (twin.bank, twin.version) == (plain.bank, plain.version)
         np.testing.assert_allclose(twin.bounds(), plain.bounds(), rtol=1e-9)

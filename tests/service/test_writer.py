@@ -18,7 +18,7 @@ from sketchbandits.service.log.events import START, Kind, chained
 
 
 class MemoryLog:
-    """A log that can be told to wait, to refuse or to fail."""
+    """A log that a test can make wait, to refuse or to fail."""
 
     def __init__(self):
         self.records, self.cuts, self.groups, self.closed = [], [], [], False
@@ -149,7 +149,7 @@ def test_what_is_not_stored_has_not_happened(tmp_path):
     run(check())
 
 
-def test_an_operation_that_nobody_foresaw_is_refused_and_no_more(tmp_path, monkeypatch):
+def test_an_operation_that_fails_unexpectedly_is_refused_and_no_more(tmp_path, monkeypatch):
     async def check():
         async with Desk(tmp_path) as desk:
             with monkeypatch.context() as patch:
@@ -211,7 +211,7 @@ def test_snapshots_are_taken_while_requests_go_on(tmp_path):
     run(check())
 
 
-def test_deadlines_are_booked_once_also_after_the_log_has_refused(tmp_path, monkeypatch):
+def test_deadlines_are_recorded_once_also_after_the_log_has_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("sketchbandits.service.bandits.writer.RETRY_SECONDS", 0.05)
 
     async def check():
@@ -230,8 +230,8 @@ def test_deadlines_are_booked_once_also_after_the_log_has_refused(tmp_path, monk
                 await asyncio.sleep(0.01)
             answer = await desk.ask(Reward("default", ((late["decision_id"], 0.5),)))
             assert answer["results"][0]["status"] == "accepted"
-            booked = [record.decision for record in desk.log.records if record.kind == Kind.DEFAULT]
-            assert booked == [1, 2, 3] and state_of(desk.replayed()) == state_of(desk.writer.ledger)
+            recorded = [record.decision for record in desk.log.records if record.kind == Kind.DEFAULT]
+            assert recorded == [1, 2, 3] and state_of(desk.replayed()) == state_of(desk.writer.ledger)
 
     run(check())
 
