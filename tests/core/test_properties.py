@@ -19,7 +19,7 @@ from sketchbandits.kernels.counter import normals, philox
 from sketchbandits.policies.cslb.layout import SLOT
 from sketchbandits.policies.rounds import WIDTH2
 from sketchbandits.sketches import DyadicBlocks, FrequentDirections, SpectralCompensation
-from sketchbandits.sketches.base import information, inverse_norms
+from sketchbandits.sketches.queries import information, inverse_norms
 
 slow = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar")

@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.fits.contextual_sketched import SketchedBothWays
 from sketchbandits.policies.parameters import Radius, check_sketched
-from sketchbandits.sketches.base import SketchState, fixed_size_state
+from sketchbandits.sketches.base import SketchState
+from sketchbandits.sketches.sizes import fixed_size_state
 
 
 class CBSCFD(SketchedBothWays):

@@ -20,7 +20,8 @@ from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.fits.contextual_sketched import SketchedBothWays
 from sketchbandits.policies.parameters import Radius, check_radius, check_shared
-from sketchbandits.sketches.base import SketchState, block_count, dyadic_state
+from sketchbandits.sketches.base import SketchState
+from sketchbandits.sketches.sizes import block_count, dyadic_state
 
 
 class DBSLinUCB(SketchedBothWays):

@@ -26,7 +26,8 @@ from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.fits.contextual_sketched import SketchedBothWays
 from sketchbandits.policies.lints import check_sampling, sampling_array
 from sketchbandits.policies.parameters import Radius, check_sketched
-from sketchbandits.sketches.base import SketchState, fixed_size_state
+from sketchbandits.sketches.base import SketchState
+from sketchbandits.sketches.sizes import fixed_size_state
 
 
 class SOFUL(SketchedBothWays):

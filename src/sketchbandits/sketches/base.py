@@ -13,15 +13,12 @@ The first ``CLOSED`` rows belong to finished blocks (`dyadic_blocks`); plain Fre
 """
 
 import math
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from sketchbandits import validate
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import MAX_STEP, ROUNDING, Floats, Ints, assign, remove_projection
-from sketchbandits.snapshot import Saved, within
 
 ROWS, CLOSED, RANK, KEEP, CAPACITY, BLOCK_RANK, TURNS = range(7)  # entries of ``size``
 RIDGE, ALPHA, SHRUNK, LOGDET, COMPENSATED, BLOCK_LIMIT, BLOCK_MASS = range(7)  # entries of ``level``
@@ -101,7 +98,7 @@ def shrink(sketch: SketchState) -> None:
 def rebuild(sketch: SketchState) -> Floats:
     """Basis and inverse from the rows alone; returns the matrix that turns old coordinates into new ones.
 
-    It is empty where coordinates must be computed afresh: every 64th time, and where V is so ill-conditioned that their
+    It is empty where coordinates must be computed anew: every 64th time, and where V is so ill-conditioned that their
     rounding errors would show.
     """
     size, level = sketch.size, sketch.level
@@ -229,8 +226,8 @@ def insert(sketch: SketchState, x: Floats) -> None:
     if np.dot(x, x) == 0.0:
         return
     open_block(sketch, x)
-    room = sketch.basis.shape[0]
-    p, u = sketch.work[2 * x.size : 2 * x.size + room], sketch.work[2 * x.size + room :]
+    most = sketch.basis.shape[0]
+    p, u = sketch.work[2 * x.size : 2 * x.size + most], sketch.work[2 * x.size + most :]
     extend(sketch, x, p)
     D = append(sketch, x, p, u)
     full = is_full(sketch)
@@ -238,163 +235,3 @@ def insert(sketch: SketchState, x: Floats) -> None:
         shrink(sketch)
     if full or not 1.0 <= D <= MAX_STEP:
         rebuild(sketch)
-
-
-@kernel
-def solve(sketch: SketchState, x: Floats) -> None:
-    """``x <- V^-1 x``, O(k d)."""
-    rank, alpha = sketch.size[RANK], sketch.level[ALPHA]
-    p = np.empty(sketch.basis.shape[0])
-    remove_projection(sketch.basis, rank, x, p)
-    for i in range(x.size):
-        x[i] /= alpha
-    for k in range(rank):
-        weight = 0.0
-        for a in range(rank):
-            weight += sketch.inverse[k, a] * p[a]
-        for i in range(x.size):
-            x[i] += weight * sketch.basis[k, i]
-
-
-@kernel
-def shifted_logdet(A: Floats, rank: int, shift: float) -> float:
-    """``ln det(I + shift A)`` of the leading block, by Cholesky: the matrix is at least the identity."""
-    L = np.zeros((rank, rank))
-    total = 0.0
-    for a in range(rank):
-        for b in range(a + 1):
-            value = shift * A[a, b] + (1.0 if a == b else 0.0)
-            for k in range(b):
-                value -= L[a, k] * L[b, k]
-            if a == b:
-                L[a, a] = np.sqrt(value)
-                total += np.log(value)
-            else:
-                L[a, b] = value / L[b, b]
-    return total
-
-
-@kernel
-def information(sketch: SketchState) -> float:
-    """``ln det(I + S S'/(ridge + shrunk))``, the measured term of the sketched radii."""
-    level, rank = sketch.level, sketch.size[RANK]
-    if level[COMPENSATED] > 0.0 or level[SHRUNK] == 0.0:
-        return level[LOGDET]
-    extra = shifted_logdet(sketch.inverse, rank, level[SHRUNK])
-    return level[LOGDET] + extra - rank * np.log1p(level[SHRUNK] / level[RIDGE])
-
-
-def rows_of(settings: dict[str, Any], dim: int) -> int:
-    """How many rows the sketch of a policy with these settings can hold."""
-    size = int(settings["sketch_size"])
-    if "error" in settings:
-        return _dyadic_rows(dim, size)
-    return size if settings["shrink"] == "every-round" else 2 * size
-
-
-def check_sizes(saved: Saved, sketch: SketchState) -> None:
-    """Refuse a loaded sketch whose counters would lead compiled code out of bounds."""
-    (rows, dim), (most_rank, _), (block, _) = sketch.rows.shape, sketch.basis.shape, sketch.block.shape
-    held, closed, rank, keep, capacity, block_rank, _ = sketch.size.tolist()
-    within(saved, "state.sketch.basis, its rows", most_rank, min(rows, dim), min(rows, dim))
-    within(saved, "state.sketch.block, its rows", block, dim if block else 0, dim)
-    within(saved, "state.sketch.size[KEEP]", keep, 1, rows)
-    within(saved, "state.sketch.size[CAPACITY]", capacity, keep + 1, rows - closed)
-    within(saved, "state.sketch.size[CLOSED]", closed, 0, held)
-    within(saved, "state.sketch.size[ROWS]", held, closed, closed + capacity - 1)
-    within(saved, "state.sketch.size[RANK]", rank, 0, most_rank)
-    if not block or block_rank != keep + 1:  # which says that the open block has received more than it keeps
-        within(saved, "state.sketch.size[BLOCK_RANK]", block_rank, 0, block)
-    if block:
-        within(saved, "state.sketch.size[CAPACITY]", capacity, 2 * keep, 2 * keep)
-        within(saved, "state.sketch.rows, those of all later blocks", rows - closed, _dyadic_rows(dim, keep), rows)
-
-
-def inner_products(sketch: SketchState, vectors: Floats) -> tuple[Floats, Floats]:
-    """Coordinates (n, rank) and residuals (n, d) of rows, in two passes; residuals at rounding level are zero."""
-    basis = sketch.basis[: sketch.size[RANK]]
-    coordinates = np.zeros((vectors.shape[0], basis.shape[0]))
-    rest = vectors.copy()
-    for _ in range(2):
-        step = rest @ basis.T
-        coordinates += step
-        rest -= step @ basis
-    noise = np.linalg.norm(rest, axis=1) <= ROUNDING * np.linalg.norm(vectors, axis=1)
-    rest[noise] = 0.0
-    return coordinates, rest
-
-
-def inverse_norms(sketch: SketchState, vectors: Floats) -> Floats:
-    """``||x||_{V^-1}`` for every row, O(n k (d + k))."""
-    rank = sketch.size[RANK]
-    p, rest = inner_products(sketch, vectors)
-    inside = ((p @ sketch.inverse[:rank, :rank]) * p).sum(axis=1)
-    return np.sqrt(np.maximum(inside, 0.0) + (rest**2).sum(axis=1) / sketch.level[ALPHA])
-
-
-class Sketch:
-    """A matrix sketch: ``update(x)`` adds a row to X; `matrix` stands for it, ``S'S ~ X'X``."""
-
-    state: SketchState
-
-    def __init__(self, dim: int, sketch_size: int, ridge: float) -> None:
-        self.dim = validate.whole("dim", dim)
-        self.sketch_size = validate.whole("sketch_size", sketch_size)
-        self.ridge = validate.positive("ridge", ridge)
-
-    def update(self, x: ArrayLike) -> None:
-        """Add the row ``x``."""
-        insert(self.state, validate.vector("x", x, size=self.dim))
-
-    @property
-    def matrix(self) -> Floats:
-        """The rows held, ``S``."""
-        return self.state.rows[: self.state.size[ROWS]].copy()
-
-    @property
-    def shrunk_mass(self) -> float:
-        """``rho``: what shrinking has taken from every direction at most, ``0 <= X'X - S'S <= rho I``."""
-        return float(self.state.level[SHRUNK])
-
-    @property
-    def alpha(self) -> float:
-        """The diagonal of ``V = S'S + alpha I``."""
-        return float(self.state.level[ALPHA])
-
-    def inverse_norms(self, vectors: ArrayLike) -> Floats:
-        """``||x||_{V^-1}`` for every row of ``vectors``, without a d x d matrix."""
-        return inverse_norms(self.state, validate.matrix("vectors", vectors, columns=self.dim))
-
-
-def fixed_size_state(dim: int, sketch_size: int, ridge: float, shrink: str, *, compensated: bool) -> SketchState:
-    """Frequent Directions with a buffer of 2l rows (``"buffered"``), or of l rows (``"every-round"``)."""
-    validate.option("shrink", shrink, ("buffered", "every-round"))
-    if shrink == "buffered":
-        keep, capacity = sketch_size, 2 * sketch_size
-    else:
-        keep, capacity = validate.whole("sketch_size with shrink='every-round'", sketch_size, least=2) - 1, sketch_size
-    return new_state(dim, keep=keep, capacity=capacity, total=capacity, ridge=ridge, compensated=compensated)
-
-
-def _dyadic_rows(dim: int, keep: int) -> int:
-    """The rows of a block that keeps ``keep`` of them and of all blocks that may follow."""
-    total = 2 * keep
-    while keep < dim:
-        keep *= 2
-        total += 2 * keep
-    return total
-
-
-def dyadic_state(dim: int, sketch_size: int, ridge: float, error: float, *, compensated: bool) -> SketchState:
-    """Blocks of size l, 2l, 4l, ... until one is at least d; memory for all of them is reserved, not touched."""
-    total = _dyadic_rows(dim, sketch_size)
-    state = new_state(
-        dim, keep=sketch_size, capacity=2 * sketch_size, total=total, ridge=ridge, compensated=compensated
-    )
-    state.level[BLOCK_LIMIT] = error * sketch_size / 2
-    return state._replace(block=np.zeros((dim, dim)))
-
-
-def block_count(state: SketchState, sketch_size: int) -> int:
-    """How many dyadic blocks have been opened."""
-    return int(math.log2(state.size[KEEP] // sketch_size)) + 1

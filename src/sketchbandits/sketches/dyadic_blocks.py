@@ -14,7 +14,8 @@ is at most ``sum_i error/2^(i+1) <= error``. Past ``l_i >= d`` it is lossless.
 """
 
 from sketchbandits import validate
-from sketchbandits.sketches.base import Sketch, block_count, dyadic_state
+from sketchbandits.sketches.sizes import block_count, dyadic_state
+from sketchbandits.sketches.sketch import Sketch
 
 
 class DyadicBlocks(Sketch):

@@ -10,7 +10,8 @@
 shrinks by the l-th, as Kuzborskij, Cella and Cesa-Bianchi (AISTATS 2019) print it, and keeps rank l - 1 whole.
 """
 
-from sketchbandits.sketches.base import Sketch, fixed_size_state
+from sketchbandits.sketches.sizes import fixed_size_state
+from sketchbandits.sketches.sketch import Sketch
 
 
 class FrequentDirections(Sketch):

@@ -9,7 +9,8 @@ Directions does not ensure.
 **Departures** none known. RFD, which keeps half of the mass, is another method.
 """
 
-from sketchbandits.sketches.base import Sketch, fixed_size_state
+from sketchbandits.sketches.sizes import fixed_size_state
+from sketchbandits.sketches.sketch import Sketch
 
 
 class SpectralCompensation(Sketch):

@@ -10,26 +10,19 @@ from sketchbandits.kernels.counter import new_key
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.policies.contextual_form import ContextualForm, OwnParameters
-from sketchbandits.policies.fits.sketched import (
-    SAMPLES,
-    SketchedPolicy,
-    SketchedState,
-    absorb_context,
-    build,
-    draw_direction,
-    sampling_scale,
-    sketch_radius,
-)
+from sketchbandits.policies.fits.sketched import SketchedPolicy, draw_direction, sampling_scale
+from sketchbandits.policies.fits.sketched_fit import SAMPLES, SketchedState, absorb_context, build, sketch_radius
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import linear_radius
 from sketchbandits.sketches import base as sketches
+from sketchbandits.sketches import queries, sizes
 from sketchbandits.sketches.base import SketchState
 from sketchbandits.snapshot import Saved, within
 
 
 @kernel
 def absorb_rows(state: SketchedState, rows: Floats, rewards: Floats) -> None:
-    """Book rewards in order, each for its row."""
+    """Record rewards in order, each for its row."""
     for t in range(rewards.size):
         absorb_context(state, rows[t], rewards[t])
 
@@ -56,7 +49,7 @@ class ContextualSketch(ContextualPolicy):
 
     def _bounds(self, contexts: Floats) -> Floats:
         beta = sketch_radius(self.state, self.state.radius[0]["log_share"])
-        return contexts @ self.state.theta + beta * sketches.inverse_norms(self.state.sketch, contexts)
+        return contexts @ self.state.theta + beta * queries.inverse_norms(self.state.sketch, contexts)
 
     def _estimates(self, contexts: Floats) -> Floats:
         return contexts @ self.state.theta
@@ -72,11 +65,11 @@ class ContextualSketch(ContextualPolicy):
         absorb_rows(self.state, rows, rewards)
 
     def _sizes(self) -> dict[str, int]:
-        return {**super()._sizes(), "n": 0, "g": 0, "rows": sketches.rows_of(self.settings, self.dim)}
+        return {**super()._sizes(), "n": 0, "g": 0, "rows": sizes.rows_of(self.settings, self.dim)}
 
     def _check_indices(self, saved: Saved) -> None:
         within(saved, "state.sampling, its size", self.state.sampling.size % 3, 0, 0)
-        sketches.check_sizes(saved, self.state.sketch)
+        sizes.check_sizes(saved, self.state.sketch)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

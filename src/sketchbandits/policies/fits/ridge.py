@@ -2,7 +2,7 @@
 
     V = ridge I + sum x x' ,  mean_i = x_i.theta_hat ,  width2_i = ||x_i||^2_{V^-1}
 
-kept for all arms by rank-one steps in whitened coordinates (`kernels.linalg`): O(d^2 + N d) a round, and a
+kept for all arms by rank-one steps in whitened coordinates (`kernels.linalg`): O(d^2 + N d) per round, and a
 refit in O((N + d) d^2) from per-arm sums after large or many steps. Memory O(N d + d^2).
 """
 
