@@ -39,10 +39,17 @@ def test_it_says_what_was_compiled_and_where_it_is(quick, tmp_path):
     assert quick == [[], ["cslb", "oful"]]
 
 
-def test_an_unknown_policy_is_refused(quick):
-    refused = run("precompile", "greedy")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("greedy", "POLICY must be some of cslb, oful,"),
+        ("cslb:sketch_size=2", "POLICY must be names without options, got 'cslb:sketch_size=2'"),
+    ],
+)
+def test_anything_but_the_name_of_a_policy_is_refused(quick, name, message):
+    refused = run("precompile", name)
     assert (refused.returncode, refused.stdout) == (2, "") and quick == []
-    assert refused.stderr.startswith("POLICY must be some of cslb, oful,")
+    assert refused.stderr.startswith(message)
 
 
 def test_a_cache_that_cannot_be_written_is_named(quick, monkeypatch, tmp_path):

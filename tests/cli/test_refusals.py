@@ -4,6 +4,7 @@ import pytest
 from command_line import run
 
 from sketchbandits.cli import experiment, flags, inspect, terminal
+from sketchbandits.lab.paper.reproduce import PaperPlan
 from sketchbandits.lab.experiments.scenes import ArmsChangedError
 
 SHORT = ("simulate", "--policies", "ucb1", "--rounds", "100", "--runs", "1", "--jobs", "1")
@@ -62,6 +63,30 @@ def test_a_refusal_names_the_flag_or_the_argument(capsys, message, line):
         raise ValueError(message)
     assert end.value.code == terminal.BAD_INPUT
     assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_an_interrupt_during_the_checks_is_one_line(monkeypatch):
+    monkeypatch.setattr(PaperPlan, "check", failing(KeyboardInterrupt()))
+    assert run("reproduce") == (130, "", "interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("serve", "--policy", "greedy"), "--policy must be some of cslb, "),
+        (("serve", "--policy", "ucb1:exploration=-1", "--arms", "arms.csv", "--port", "0"), "exploration must be"),
+        (("keys", "revoke", "nobody"), "ID must be one of"),
+        (("keys", "create", "shop", "--state", "arms.csv/deep"), "--state must be a folder that can be written to"),
+        (("log", "postgresql://127.0.0.1:1/none"), "STATE must be a PostgreSQL server that answers"),
+        (("replay", "nothing"), "STATE must be the folder or log of a service, got 'nothing'"),
+        (("replay", "arms.csv", "--policy", "greedy"), "--policy must be some of cslb, "),
+    ],
+)
+def test_the_commands_of_the_service_name_what_was_given(tmp_path, arguments, line):
+    (tmp_path / "arms.csv").write_text("a,b\n1,2\n3,4\n")
+    refused = run(*arguments, cwd=tmp_path)
+    assert refused.returncode in (1, 2) and refused.stdout == ""
+    assert refused.stderr.startswith(line) and refused.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """Flags: those that several commands share, how their texts are read, and how a bad value is refused."""
 
 import contextlib
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import typer
@@ -30,11 +31,12 @@ POLICY_NAMES = f"Some of {', '.join(POLICIES)}, or all; name:option=value gives 
 
 
 @contextlib.contextmanager
-def bad_values_refused(**names: str) -> Iterator[None]:
+def bad_values_refused(command: Callable[..., None] | None = None, /, **names: str) -> Iterator[None]:
     """Around the checks of a command's values: what they refuse ends the command with one line that names the flag.
 
     Only a sentence of the form "name must ..." is a refusal. Any other `ValueError` is an error in the library and
-    keeps its traceback. ``names`` says how a name is spelled on the command line where that is not ``--name``.
+    keeps its traceback. ``names`` says how a name is spelled on the command line where that is not ``--name``; where
+    values also come from elsewhere, ``command`` tells which names are flags at all.
     """
     try:
         yield
@@ -43,7 +45,8 @@ def bad_values_refused(**names: str) -> Iterator[None]:
         if found is None:
             raise
         name, rest = found[1], str(error)[len(found[1]) :]
-        is_flag = found[2] is None and not name.isupper()
+        known = command is None or name in inspect.signature(command).parameters
+        is_flag = found[2] is None and not name.isupper() and known
         usual = f"--{name.replace('_', '-')}" if is_flag else name
         terminal.stop(terminal.BAD_INPUT, names.get(name, usual) + rest)
     except MemoryError as error:

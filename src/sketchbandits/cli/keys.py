@@ -48,7 +48,7 @@ def revoke_key(
 
 @contextlib.contextmanager
 def _ring(state: str) -> Iterator[KeyRing]:
-    with bad_values_refused():
+    with bad_values_refused(id="ID"):
         try:
             yield KeyRing(state_folder(state) / KEYS)
         except (KeysUnreadable, OSError) as error:

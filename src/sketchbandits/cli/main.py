@@ -34,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ± or µ is no reason to fail
     try:
-        sys.exit(app(arguments, standalone_mode=False))
+        code = app(arguments, standalone_mode=False)
+        if code == terminal.INTERRUPTED:  # what Typer makes of Ctrl-C that no command has answered
+            terminal.stop(terminal.INTERRUPTED, INTERRUPTED)
+        sys.exit(code)
     except KeyboardInterrupt:
         terminal.stop(terminal.INTERRUPTED, INTERRUPTED)
     except Exception as error:

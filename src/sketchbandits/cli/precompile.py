@@ -8,7 +8,7 @@ import typer
 
 from sketchbandits.cli import terminal
 from sketchbandits.cli.flags import bad_values_refused
-from sketchbandits.policies.registry import POLICIES, PolicySpec
+from sketchbandits.policies.registry import POLICIES, parse_policies
 from sketchbandits.precompile import cache_folders, precompile
 from sketchbandits.progress import stages
 
@@ -26,11 +26,14 @@ def command(
     library and for processors like this one; elsewhere kernels are compiled again.
     """
     with bad_values_refused(policies="POLICY"):
-        names = [PolicySpec.parse(text).name for text in policies or ()]
+        wanted = parse_policies(",".join(policies)) if policies else ()
+        for policy in wanted:
+            if policy.options:
+                raise ValueError(f"policies must be names without options, got {str(policy)!r}")
     folder = _cache_folder()
     try:
         with stages() as watch:
-            found = precompile(names, lambda what, share: watch("compiling", what, share))
+            found = precompile([policy.name for policy in wanted], lambda what, share: watch("compiling", what, share))
     except KeyboardInterrupt:
         terminal.stop(terminal.INTERRUPTED, "interrupted: kernels compiled so far are kept")
     except OSError as error:  # such as a full disk

@@ -51,7 +51,7 @@ def command(
     rules = {"exploration": number(exploration), "default_reward": number(default_reward), "seed": whole(seed)}
     rules["deadline"] = None if deadline is None else number(deadline)
     rules["pending"] = None if pending is None else whole(pending)
-    with bad_values_refused(policies="--policy"):
+    with bad_values_refused(command, policies="--policy"):
         spec = PolicySpec.parse(policy)
         config = BanditConfig(policy=spec.name, options=dict(spec.options), **rules)
         wanted: tuple[CreateBandit, ...] = ()
@@ -92,7 +92,7 @@ def _serve(settings: Any, host: str, port: int) -> None:
         print(f"serving {count} bandit{'' if count == 1 else 's'} at {address}", file=sys.stderr, flush=True)
 
     with contextlib.ExitStack() as starting:
-        starting.enter_context(bad_values_refused())  # the log is checked against the flags until `ready`
+        starting.enter_context(bad_values_refused(command))  # the log is checked against the flags until `ready`
         watch = starting.enter_context(stages())
         try:
             server.serve(settings, bound, ready, record_progress(watch, "recovering"))

@@ -22,7 +22,7 @@ def state_folder(state: str) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        terminal.stop(terminal.IO_ERROR, f"--state must be a folder that can be written to, got {state!r}: {error}")
+        terminal.stop(terminal.IO_ERROR, f"--state must be a folder that can be written to, got {state!r}: {error.strerror}")
     return folder
 
 
@@ -31,7 +31,7 @@ def verified_records(database: str) -> Iterator[Any]:
     """The verified records of a log, which is only read; whatever goes wrong is one line."""
     try:
         with (
-            bad_values_refused(),
+            bad_values_refused(database="STATE"),
             stages() as watch,
             contextlib.closing(open_log(database, read_only=True)) as log,
         ):
