@@ -4,8 +4,8 @@ import pytest
 from command_line import run
 
 from sketchbandits.cli import experiment, flags, inspect, terminal
-from sketchbandits.lab.paper.reproduce import PaperPlan
 from sketchbandits.lab.experiments.scenes import ArmsChangedError
+from sketchbandits.lab.paper.reproduce import PaperPlan
 
 SHORT = ("simulate", "--policies", "ucb1", "--rounds", "100", "--runs", "1", "--jobs", "1")
 
@@ -74,7 +74,7 @@ def test_an_interrupt_during_the_checks_is_one_line(monkeypatch):
     ("arguments", "line"),
     [
         (("serve", "--policy", "greedy"), "--policy must be some of cslb, "),
-        (("serve", "--policy", "ucb1:exploration=-1", "--arms", "arms.csv", "--port", "0"), "exploration must be"),
+        (("serve", "--policy", "ucb1:noise=-1", "--arms", "arms.csv", "--port", "0"), "noise must be a number > 0"),
         (("keys", "revoke", "nobody"), "ID must be one of"),
         (("keys", "create", "shop", "--state", "arms.csv/deep"), "--state must be a folder that can be written to"),
         (("log", "postgresql://127.0.0.1:1/none"), "STATE must be a PostgreSQL server that answers"),

@@ -22,7 +22,9 @@ def state_folder(state: str) -> Path:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        terminal.stop(terminal.IO_ERROR, f"--state must be a folder that can be written to, got {state!r}: {error.strerror}")
+        terminal.stop(
+            terminal.IO_ERROR, f"--state must be a folder that can be written to, got {state!r}: {error.strerror}"
+        )
     return folder
 
 
