@@ -40,24 +40,23 @@ class Draft(NamedTuple):
         )
 
 
+# These two take arrays of a draft and not the draft: that compiles faster.
 @kernel
-def open_cluster(draft: Draft) -> int:
+def open_cluster(counters: Ints, starts: Ints) -> int:
     """The number of the cluster that is not full; a new one where all are."""
-    counters = draft.counters
     if counters[N_CLUSTERS] == counters[N_FULL]:
-        draft.starts[counters[N_CLUSTERS]] = counters[N_ROWS]
+        starts[counters[N_CLUSTERS]] = counters[N_ROWS]
         counters[N_CLUSTERS] += 1
     return counters[N_CLUSTERS] - 1
 
 
 @kernel
-def count_row(draft: Draft, c: int) -> bool:
-    """Count the row that was written for the open cluster ``c``; whether it is full now."""
-    counters = draft.counters
+def count_row(counters: Ints, ranks: Ints, rank: int) -> bool:
+    """Count the row that was written for the open cluster; whether it is full now, with ``rank`` rows."""
     counters[N_ROWS] += 1
     counters[OPEN_RANK] += 1
-    draft.ranks[c] = counters[OPEN_RANK]
-    if counters[OPEN_RANK] < draft.rank:
+    ranks[counters[N_CLUSTERS] - 1] = counters[OPEN_RANK]
+    if counters[OPEN_RANK] < rank:
         return False
     counters[N_FULL] += 1
     counters[OPEN_RANK] = 0

@@ -69,36 +69,31 @@ def unit_rows(rows: Floats, out: Floats, suspects: Ints, first: int, last: int) 
 
 
 @kernel
-def first_containing(draft: Draft, before: int, x: Floats, rest: Floats, z: Floats) -> int:
-    """The first cluster that contains x of those filled since there were ``before`` full ones; -1 if none."""
-    for c in range(before, draft.counters[N_FULL]):
-        basis, probe = draft.bases[draft.starts[c] :], draft.probes[c - before]
-        if residual_in_span(probe, basis, draft.rank, x, 1.0, draft.tolerance, rest, z) < np.inf:
-            return c
-    return -1
-
-
-@kernel
 def settle(draft: Draft, directions: Floats, todo: Ints, labels: Ints, before: int) -> None:
     """Give the arms ``todo`` of a block, which no cluster of earlier blocks contains, their clusters, in order.
 
     ``before`` clusters were full when the block began; those filled since by a plan still need their probes.
     """
-    bases, rest, z = draft.bases, np.empty(directions.shape[1]), np.empty(draft.rank)
-    for c in range(before, draft.counters[N_FULL]):
-        make_probe(bases[draft.starts[c] :], draft.rank, draft.omega, draft.probes[c - before])
+    counters, starts, bases, probes = draft.counters, draft.starts, draft.bases, draft.probes
+    rank, tolerance, rest, z = draft.rank, draft.tolerance, np.empty(directions.shape[1]), np.empty(draft.rank)
+    for c in range(before, counters[N_FULL]):
+        make_probe(bases[starts[c] :], rank, draft.omega, probes[c - before])
     for i in todo:
-        labels[i] = first_containing(draft, before, directions[i], rest, z)
-        if labels[i] >= 0:
+        x, c, left = directions[i], before, np.inf
+        while c < counters[N_FULL] and left == np.inf:
+            left = residual_in_span(probes[c - before], bases[starts[c] :], rank, x, 1.0, tolerance, rest, z)
+            c += 1
+        labels[i] = c - 1
+        if left < np.inf:
             continue
-        c = labels[i] = open_cluster(draft)
-        start, end = draft.starts[c], draft.counters[N_ROWS]
-        assign(bases[end], directions[i])
-        left = remove_projection(bases[start:], end - start, bases[end], z)
-        if left > draft.tolerance:
+        c = labels[i] = open_cluster(counters, starts)
+        end = counters[N_ROWS]
+        assign(bases[end], x)
+        left = remove_projection(bases[starts[c] :], end - starts[c], bases[end], z)
+        if left > tolerance:
             scale(bases[end], 1.0 / left)
-            if count_row(draft, c):
-                make_probe(bases[start:], draft.rank, draft.omega, draft.probes[c - before])
+            if count_row(counters, draft.ranks, rank):
+                make_probe(bases[starts[c] :], rank, draft.omega, probes[c - before])
 
 
 class FirstFit:

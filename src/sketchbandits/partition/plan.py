@@ -87,6 +87,6 @@ def follow_plan(
         i = todo[k]
         if lefts[i] <= draft.tolerance or (suspects[i] and contained(draft, before, values[k], limit, directions[i])):
             return k
-        labels[i] = open_cluster(draft)
-        count_row(draft, labels[i])
+        labels[i] = open_cluster(draft.counters, draft.starts)
+        count_row(draft.counters, draft.ranks, draft.rank)
     return todo.size
