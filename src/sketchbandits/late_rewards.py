@@ -43,7 +43,7 @@ def check_lateness(delay: DelayLaw | None, batch: int, pending: bool | None) -> 
     batch = validate.whole("batch", batch)
     if batch == 1 and delay is None:
         return None
-    return Lateness(delay, batch, pending)
+    return Lateness(delay, batch, None if pending is None else bool(pending))
 
 
 class OutstandingRewards:

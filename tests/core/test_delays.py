@@ -181,8 +181,9 @@ def test_contexts_take_late_rewards_but_not_pending_decisions():
     assert np.array_equal(plain.regret["oful"], at_once.regret["oful"])
     assert late.final_regret["oful"][0] > plain.final_regret["oful"][0]
     refusal = "pending must be False or None in a contextual environment with delay or batch, got True"
-    with pytest.raises(ValueError, match=refusal):
-        simulate(env, policies, rounds=9, batch=3, pending=True)
+    for forced in (True, np.True_):
+        with pytest.raises(ValueError, match=refusal):
+            simulate(env, policies, rounds=9, batch=3, pending=forced)
 
 
 class Strange:
