@@ -22,14 +22,14 @@ class Mine:
     """A user's own policy: no base class, nothing about pending."""
 
     def __init__(self, policy):
-        self.policy, self.booked = policy, []
+        self.policy, self.recorded = policy, []
 
     def select(self):
         return self.policy.select()
 
     def update(self, arm, reward):
         self.policy.update(arm, reward)
-        self.booked.append((arm, reward))
+        self.recorded.append((arm, reward))
 
 
 def test_delays_follow_their_laws():
@@ -48,7 +48,7 @@ def test_delays_follow_their_laws():
 
 
 @pytest.mark.parametrize("delay", [fixed_delay(3), geometric_delay(9.0), heavy_tailed_delay(9.0)])
-def test_delays_drawn_in_pieces_are_those_drawn_at_once(delay):
+def test_delays_drawn_in_pieces_are_those_drawn_together(delay):
     one, other = np.random.default_rng(1), np.random.default_rng(1)
     whole = delay.draw(one, 50)
     assert np.array_equal(whole, np.concatenate([delay.draw(other, k) for k in (1, 0, 30, 19)]))
@@ -68,29 +68,29 @@ def test_bad_laws_are_refused(make, message):
         make()
 
 
-def slow_loop(env, policy, delays, noise, batch, told):
-    """The definition: before each batch, book what has arrived, oldest arrival first; then choose the whole batch."""
+def slow_loop(env, policy, delays, noise, batch, passed):
+    """The definition: before each batch, record what has arrived, oldest arrival first; then choose the whole batch."""
     waiting, regret = [], 0.0  # (due, decision, arm, reward)
     for start in range(0, len(noise), batch):
         for late in sorted(late for late in waiting if late[0] <= start):
             policy.update(late[2], late[3])
             waiting.remove(late)
         pending = [arm for _, _, arm, _ in sorted(waiting, key=lambda late: late[1])]
-        chosen = policy.select_many(batch, pending=pending) if told else [policy.select()] * batch
+        chosen = policy.select_many(batch, pending=pending) if passed else [policy.select()] * batch
         for t, arm in zip(range(start, min(start + batch, len(noise))), chosen, strict=False):
             regret += env.gaps[arm]
             waiting.append((t + 1 + delays[t], t, int(arm), float(env.means[arm] + noise[t])))
     return regret
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("passed", [True, False])
 @pytest.mark.parametrize("batch", [1, 7])
 @pytest.mark.parametrize("delay", [None, fixed_delay(13), heavy_tailed_delay(20.0)])
-def test_the_loop_is_the_slow_one(env, delay, batch, told):
+def test_the_loop_is_the_slow_one(env, delay, batch, passed):
     policies = {"cs-lb": CSLB(env.arms, sketch_size=2, radius="logdet"), "ucb1": UCB1(env.arms)}
     counts = {}
     result = simulate(
-        env, policies, rounds=T, seed=3, delay=delay, batch=batch, pending=told, checkpoints=range(10, T, 37),
+        env, policies, rounds=T, seed=3, delay=delay, batch=batch, pending=passed, checkpoints=range(10, T, 37),
         after=lambda name, run, policy: counts.update({name: policy.counts}),
     )  # fmt: skip
     noise_seed, _, _, delay_seed = np.random.SeedSequence(3).spawn(1)[0].spawn(4)
@@ -98,7 +98,7 @@ def test_the_loop_is_the_slow_one(env, delay, batch, told):
     delays = np.zeros(T, int) if delay is None else delay.draw(np.random.default_rng(delay_seed), T)
     for name, policy in policies.items():
         slow = policy.copy()
-        assert result.final_regret[name][0] == pytest.approx(slow_loop(env, slow, delays, noise, batch, told))
+        assert result.final_regret[name][0] == pytest.approx(slow_loop(env, slow, delays, noise, batch, passed))
         if delay is not None or batch > 1:  # outstanding rewards are dropped
             assert np.array_equal(counts[name], slow.counts)
             assert counts[name].sum() < T
@@ -106,11 +106,11 @@ def test_the_loop_is_the_slow_one(env, delay, batch, told):
             assert counts[name].sum() == T
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_without_delay_nothing_changes(env, told):
+@pytest.mark.parametrize("passed", [True, False])
+def test_without_delay_nothing_changes(env, passed):
     policies = {"oful": OFUL(env.arms), "lints": LinTS(env.arms, seed=1)}
     plain = simulate(env, policies, rounds=T, runs=2, seed=4)
-    late = simulate(env, policies, rounds=T, runs=2, seed=4, delay=fixed_delay(0), pending=told)
+    late = simulate(env, policies, rounds=T, runs=2, seed=4, delay=fixed_delay(0), pending=passed)
     for name in policies:
         assert np.allclose(plain.regret[name], late.regret[name], rtol=1e-12)
 
@@ -123,13 +123,13 @@ def test_every_policy_meets_the_same_delays_and_runs_differ(env):
     assert (result.seconds["a"] > 0).all()
 
 
-def test_a_batch_that_is_told_visits_every_arm_and_a_naive_one_only_one(env):
-    told, naive = (
+def test_a_batch_with_pending_decisions_visits_every_arm_and_one_without_only_one(env):
+    passed, without = (
         simulate(env, {"a": UCB1(env.arms)}, rounds=17, seed=1, batch=17, pending=pending).final_regret["a"][0]
         for pending in (True, False)
     )
-    assert told == pytest.approx(env.gaps.sum())
-    assert naive == pytest.approx(17 * env.gaps[0])
+    assert passed == pytest.approx(env.gaps.sum())
+    assert without == pytest.approx(17 * env.gaps[0])
 
 
 def test_a_users_own_policy_plays_naively_with_late_rewards(env):
@@ -140,7 +140,7 @@ def test_a_users_own_policy_plays_naively_with_late_rewards(env):
         after=lambda name, run, policy: seen.update({name: policy}),
     )  # fmt: skip
     assert np.allclose(result.regret["library"], result.regret["mine"], rtol=1e-12)
-    assert len(seen["mine"].booked) == seen["library"].counts.sum() == T - 34  # 4 of the last batch, 30 before it
+    assert len(seen["mine"].recorded) == seen["library"].counts.sum() == T - 34  # 4 of the last batch, 30 before it
     with pytest.raises(ValueError, match=r"policies\['mine'\] must have select_many, or pending must not be True"):
         simulate(env, policies, rounds=20, delay=fixed_delay(30), pending=True)
 
@@ -161,12 +161,12 @@ def test_each_policy_says_whether_it_is_passed_pending_decisions(env):
     policies = {"spreading": Spreading(env.arms), "repeating": Repeating(env.arms), "mine": Mine(Repeating(env.arms))}
     late = {"rounds": T, "seed": 2, "delay": fixed_delay(30), "batch": 4}
     default = simulate(env, policies, **late)
-    naive = simulate(env, policies, **late, pending=False)
-    told = simulate(env, {name: policies[name] for name in ("spreading", "repeating")}, **late, pending=True)
-    assert np.array_equal(default.regret["spreading"], told.regret["spreading"])
-    assert np.array_equal(default.regret["repeating"], naive.regret["repeating"])
-    assert np.array_equal(default.regret["mine"], naive.regret["mine"])
-    assert not np.array_equal(naive.regret["spreading"], told.regret["spreading"])  # it matters here
+    without = simulate(env, policies, **late, pending=False)
+    passed = simulate(env, {name: policies[name] for name in ("spreading", "repeating")}, **late, pending=True)
+    assert np.array_equal(default.regret["spreading"], passed.regret["spreading"])
+    assert np.array_equal(default.regret["repeating"], without.regret["repeating"])
+    assert np.array_equal(default.regret["mine"], without.regret["mine"])
+    assert not np.array_equal(without.regret["spreading"], passed.regret["spreading"])  # it matters here
 
 
 def test_contexts_take_late_rewards_but_not_pending_decisions():
@@ -176,9 +176,9 @@ def test_contexts_take_late_rewards_but_not_pending_decisions():
     policies = {"oful": OFUL.contextual(dim=7, noise=0.1)}
     n = rounds(200, 60)
     plain = simulate(env, policies, rounds=n, seed=1)
-    at_once = simulate(env, policies, rounds=n, seed=1, delay=fixed_delay(0), pending=False)
+    undelayed = simulate(env, policies, rounds=n, seed=1, delay=fixed_delay(0), pending=False)
     late = simulate(env, policies, rounds=n, seed=1, delay=fixed_delay(40), batch=3)
-    assert np.array_equal(plain.regret["oful"], at_once.regret["oful"])
+    assert np.array_equal(plain.regret["oful"], undelayed.regret["oful"])
     assert late.final_regret["oful"][0] > plain.final_regret["oful"][0]
     refusal = "pending must be False or None in a contextual environment with delay or batch, got True"
     for forced in (True, np.True_):

@@ -336,7 +336,7 @@ def test_blas_gets_its_threads_back_when_the_last_of_several_is_out():
     assert threads() == before
 
 
-def test_progress_is_told_in_growing_shares(tiny):
+def test_progress_is_reported_in_growing_shares(tiny):
     shares = []
     Partition.first_fit(
         np.random.default_rng(11).normal(size=(200, 23)),

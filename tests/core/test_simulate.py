@@ -45,18 +45,18 @@ def test_every_policy_meets_the_same_noise(env):
     assert len(set(result.final_regret["a"])) == 3  # runs differ
 
 
-def test_same_seed_same_result_whatever_stands_beside_it(env):
+def test_same_seed_same_result_whichever_others_play(env):
     alone = simulate(env, {"a": LinTS(env.arms, seed=1)}, rounds=T, runs=2, seed=4)
-    beside = simulate(env, {"ucb": UCB1(env.arms), "a": LinTS(env.arms, seed=1)}, rounds=T, runs=2, seed=4)
+    together = simulate(env, {"ucb": UCB1(env.arms), "a": LinTS(env.arms, seed=1)}, rounds=T, runs=2, seed=4)
     other = simulate(env, {"a": LinTS(env.arms, seed=1)}, rounds=T, runs=2, seed=5)
-    assert np.array_equal(alone.regret["a"], beside.regret["a"])
+    assert np.array_equal(alone.regret["a"], together.regret["a"])
     assert not np.array_equal(alone.regret["a"], other.regret["a"])
     sequence = np.random.SeedSequence(9)
     twice = [simulate(env, {"a": OFUL(env.arms)}, rounds=50, seed=sequence).final_regret["a"] for _ in range(2)]
     assert np.array_equal(*twice)
 
 
-def test_a_policy_that_draws_gets_a_stream_a_run(env):
+def test_a_policy_that_draws_gets_a_stream_per_run(env):
     result = simulate(
         env, {"a": LinTS(env.arms, seed=1, scale=5.0)}, rounds=30, runs=2, seed=4, checkpoints=range(1, 31)
     )

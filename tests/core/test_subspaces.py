@@ -48,7 +48,7 @@ def found(arms, l, seed=0, **options):
 @pytest.mark.parametrize("each", [80, 400])
 @pytest.mark.parametrize(("l", "clusters"), [(4, 5), (5, 5), (6, 5), (7, 5), (8, 3), (12, 2)])
 def test_five_shuffled_subspaces(each, l, clusters):
-    """Room for more than one subspace is used when their ranks sum up to at most l, and only then."""
+    """A cluster takes more than one subspace when their ranks sum up to at most l, and only then."""
     arms = union_of([each] * 5, [4] * 5, 50)
     assert found(arms, l).n_clusters == clusters
     if l == 4:
@@ -145,7 +145,7 @@ def test_neither_order_nor_seed_matters_on_clean_unions(seed):
     assert found(shuffled, 4, seed).n_clusters == 5
 
 
-def test_more_arms_than_a_round_looks_at(monkeypatch):
+def test_more_arms_than_the_sample_of_a_round(monkeypatch):
     """A round sees 100 of 2,000 arms; all are placed all the same."""
     monkeypatch.setattr("sketchbandits.partition.subspaces.SAMPLE", 100)
     arms = union_of([1000, 400, 300, 200, 100], [3] * 5, 20)
@@ -189,7 +189,7 @@ def test_parallel_groups_shuffled():
     assert found(arms, 5).n_clusters == 4
 
 
-def test_zero_arms_beside_subspaces():
+def test_zero_arms_among_subspaces():
     arms = union_of([60] * 3, [3] * 3, 20)
     arms[::10] = 0.0
     part = found(arms, 3)
@@ -289,7 +289,7 @@ def test_bad_arms_are_refused(bad):
 
 
 @pytest.mark.parametrize("structured", [True, False])
-def test_progress_is_told_in_growing_shares(structured):
+def test_progress_is_reported_in_growing_shares(structured):
     arms = union_of([80] * 5, [4] * 5, 50) if structured else np.random.default_rng(19).normal(size=(400, 50))
     told = []
     Partition.subspaces(arms, 4, progress=lambda share, what: told.append((share, what)))

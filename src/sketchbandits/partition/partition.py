@@ -113,7 +113,7 @@ class Partition:
                 device=check_device(device),
                 show=lambda share: bar.show(share, f"partitioning {array.shape[0]:,} arms"),
             )
-        return cls._of(clusters, sketch_size, tolerance)
+        return cls.from_arrays(*clusters, sketch_size, tolerance)
 
     @classmethod
     def subspaces(
@@ -154,13 +154,14 @@ class Partition:
                 check=_check_entries,
                 show=lambda share: bar.show(share, f"partitioning {array.shape[0]:,} arms"),
             ).run()
-        return cls._of(clusters, sketch_size, tolerance)
+        return cls.from_arrays(*clusters, sketch_size, tolerance)
 
     @classmethod
-    def _of(cls, clusters: tuple[Ints, Ints, Floats], sketch_size: int, tolerance: float) -> "Partition":
-        for array in clusters:
+    def from_arrays(cls, labels: Ints, ranks: Ints, bases: Floats, sketch_size: int, tolerance: float) -> "Partition":
+        """A partition of arrays that were made elsewhere; they become read-only and are not checked."""
+        for array in (labels, ranks, bases):
             array.setflags(write=False)
-        return cls(*clusters, sketch_size, tolerance)
+        return cls(labels, ranks, bases, sketch_size, tolerance)
 
     def __repr__(self) -> str:
         return (
