@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.partition.growing_spans import GrowingSpans, Placement
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.changing_arms import ChangingArms
 from sketchbandits.policies.cslb.coordinates import coordinates_of, estimate_of, frame_of, refit
@@ -41,7 +42,7 @@ from sketchbandits.policies.cslb.layout import (
 )
 from sketchbandits.policies.cslb.saved import check_places
 from sketchbandits.policies.cslb.shortlist import whitened_of
-from sketchbandits.policies.cslb.spare_slots import SPARE, Found, Spans, core, restore_rewards, with_slots
+from sketchbandits.policies.cslb.spare_slots import SPARE, core, restore_rewards, with_slots
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Shared
 from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, renew_choice
@@ -116,7 +117,7 @@ class ChangingClusters(ChangingArms):
     """What CS-LB with the log-det radius and multi-scale CS-LB share: arms come and go, clusters may be made anew."""
 
     _partition: Partition | None
-    _spans: Spans | None = None
+    _spans: GrowingSpans | None = None
     _buffer: Floats | None = None  # ``arms`` is a view of its first rows
 
     @property
@@ -149,7 +150,7 @@ class ChangingClusters(ChangingArms):
         Nothing is forgotten or fitted again except the small cluster that gains an arm.
         """
         self.settings["arm_norm"] = max(self.settings["arm_norm"], float(np.linalg.norm(arms, axis=1).max()))
-        self._spans = self._spans or Spans(self.partition, min(self.settings["sketch_size"], self.dim))
+        self._spans = self._spans or GrowingSpans(self.partition, min(self.settings["sketch_size"], self.dim))
         if self.state.control["first_clusters"][0] == 0:
             self.state.control["first_clusters"] = self.state.clusters.size
             self._begin_later_shares()
@@ -252,7 +253,7 @@ class ChangingClusters(ChangingArms):
         free: NDArray[np.bool_] = self.state.place[ARM_AT, own["start"] : own["start"] + own["size"]] < 0
         return free
 
-    def _make_slot(self, found: Found) -> None:
+    def _make_slot(self, found: Placement) -> None:
         """A free slot in the arm's cluster, and a free coordinate where it brings a direction."""
         assert self._spans is not None
         c, state, rank = found.cluster, self.state, self._spans.rank

@@ -1,4 +1,4 @@
-"""Preallocated slots for arms added later, and the bases that say where a new arm belongs.
+"""Preallocated slots for arms added later; `partition.growing_spans` says where a new arm belongs.
 
 A free slot is an arm nobody can play: coordinates 0, bound -inf. Kernels need not know of it, and a cluster's numbers
 stay where they are until its slots are used up; then their number doubles, and all clusters move, in O(N l): seldom
@@ -6,14 +6,12 @@ where arms keep coming to the same clusters, once per cluster where each gains o
 rank has preallocated coordinates likewise, which are 0 for all its arms.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchbandits.kernels.linalg import Floats, Ints, remove_projection
-from sketchbandits.partition.first_fit import unit_rows
-from sketchbandits.partition.partition import Partition
+from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.cslb.coordinates import (
     CoordinateState,
     coordinates_of,
@@ -133,74 +131,3 @@ def restore_rewards(state: Any, counts: Ints, sums: Floats, active: NDArray[np.b
     state.control["round"] = 1 + counts.sum()
     for c in range(k):
         refit(state, c)
-
-
-class Found(NamedTuple):
-    """Where a new arm belongs, and what it adds to the basis there (None: it lies in the span)."""
-
-    cluster: int
-    direction: Floats | None
-
-
-class Spans:
-    """The bases of clusters, which may gain directions, with a probe each: a unit vector orthogonal to the span.
-
-    An arm in a span has a probe value of at most the tolerance, so one product finds the few clusters to ask exactly.
-    Assignments are first-fit's, by the same routine, bit-for-bit identical. O(K d + l d) per arm, O(N d) memory.
-    """
-
-    def __init__(self, partition: Partition, rank: int) -> None:
-        self.rank, self.tolerance = rank, partition.tolerance
-        k, d = partition.n_clusters, partition.bases.shape[1]
-        self.ranks = partition.ranks.copy()
-        self.bases = np.zeros((k, rank, d))
-        self.probes = np.zeros((k, d))
-        self.omega: Floats = np.random.default_rng([20_061_012, 1_730]).standard_normal((d,))
-        ends = np.cumsum(self.ranks)
-        for c in range(k):
-            self.bases[c, : self.ranks[c]] = partition.bases[ends[c] - self.ranks[c] : ends[c]]
-            self._set_probe(c)
-
-    def _set_probe(self, c: int) -> None:
-        p = self.omega.copy()
-        left = remove_projection(self.bases[c], int(self.ranks[c]), p, np.empty(self.rank))
-        self.probes[c] = p / left if left > 1e-6 * np.linalg.norm(self.omega) else 0.0  # 0: everyone passes
-
-    def find(self, arm: Floats) -> Found:
-        """The first cluster whose span holds the arm, else the last whose rank may grow, else a new one."""
-        unit: Floats = np.empty((1, arm.size))
-        suspects = np.zeros(1, np.int64)
-        unit_rows(arm[None], unit, suspects, 0, 1)
-        x: Floats = unit[0]
-        coordinates = np.empty(self.rank)
-        near = np.abs(self.probes[: self.ranks.size] @ x) <= self.tolerance + 1e-9
-        for c in np.flatnonzero(near).tolist():
-            if remove_projection(self.bases[c], int(self.ranks[c]), np.array(x), coordinates) <= self.tolerance:
-                return Found(c, None)
-        growable = np.flatnonzero(self.ranks < self.rank)
-        c = int(growable[-1]) if growable.size else self.ranks.size
-        basis, rank = (self.bases[c], int(self.ranks[c])) if growable.size else (self.bases[0], 0)
-        left = remove_projection(basis, rank, x, coordinates)
-        return Found(c, x * (1.0 / left))  # bit-for-bit identical to `first_fit.settle`
-
-    def extend(self, found: Found) -> None:
-        """Take a new arm's direction into the basis of its cluster, which may be a new one."""
-        if found.direction is None:
-            return
-        c = found.cluster
-        if c == self.ranks.size:
-            self.ranks = np.append(self.ranks, 0)
-            if c == self.bases.shape[0]:  # twice the capacity
-                self.bases = np.concatenate([self.bases, np.zeros_like(self.bases)])
-                self.probes = np.concatenate([self.probes, np.zeros_like(self.probes)])
-        self.bases[c, self.ranks[c]] = found.direction
-        self.ranks[c] += 1
-        self._set_probe(c)
-
-    def partition(self, labels: Ints, sketch_size: int) -> Partition:
-        """What has become of the partition."""
-        bases = np.concatenate([self.bases[c, :r] for c, r in enumerate(self.ranks)])
-        arrays = (labels, self.ranks.copy(), bases)
-        for array in arrays:
-            array.setflags(write=False)
-        return Partition(*arrays, sketch_size, self.tolerance)

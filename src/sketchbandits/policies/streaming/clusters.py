@@ -7,8 +7,8 @@ With an orthonormal basis Q of rank r, ``z = Q x`` and what is left over, ``eps_
 
 *Own* is the ridge fit of the rewards whose contexts the span held; V is kept as a triangular factor, moved by Givens
 rotations. The *view* is the space's fit (of index d) on the span, as of some earlier round: an old confidence set stays
-valid, and this one costs no d^2 to ask. A unit vector orthogonal to the span, the *probe*, tells most contexts that
-they are outside by one product; what passes is measured by `linalg.remove_projection`.
+valid, and this one costs no d^2 to ask. The *probe* of a span rules out most contexts by one product
+(`sketchbandits.partition.probe`).
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,6 @@ import numpy as np
 from sketchbandits.confidence import MIXTURE, ellipsoid_radius, mixture_radius
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import (
-    ROUNDING,
     Floats,
     Ints,
     assign,
@@ -27,6 +26,7 @@ from sketchbandits.kernels.linalg import (
     scale,
 )
 from sketchbandits.kernels.triangular import solve_upper, triangular_step
+from sketchbandits.partition.probe import make_probe, residual_in_span
 
 # Columns of ``level``: ln det(V/ridge), sum of eps^2, ln(1/delta'), the ridge, beta + S sqrt(sum eps^2), the view's
 # radius (+inf: there is none).
@@ -95,26 +95,11 @@ def open_cluster(clusters: Clusters, radius: Any, span: Floats, rank: int, ridge
     for a in range(rank):
         assign(clusters.bases[k, a], span[a])
         clusters.factor[k, OWN, a, a] = np.sqrt(ridge)
-    probe, level = clusters.probes[k], clusters.level[k]
-    assign(probe, omega)
-    left = remove_projection(span, rank, probe, np.empty(rank))
-    # Nothing but rounding is left where the span holds omega: a zero probe, which everyone passes.
-    scale(probe, 1.0 / left if left > 1e3 * ROUNDING else 0.0)
+    make_probe(span, rank, omega, clusters.probes[k])
+    level = clusters.level[k]
     level[RIDGE], level[SHARE], level[VIEW_RADIUS] = ridge, radius["log_share"] + np.log((k + 1.0) * (k + 2.0)), np.inf
     level[REACH] = reach(radius, level)
     return k
-
-
-@kernel
-def left_over(
-    probe: Floats, basis: Floats, rank: int, x: Floats, norm: float, tolerance: float, rest: Floats, z: Floats
-) -> float:
-    """What a span leaves of x, with ``z = Q x``; +inf where it is outside: more than ``tolerance ||x||``."""
-    if abs(dot(probe, x)) > (tolerance + ROUNDING) * norm:
-        return np.inf
-    assign(rest, x)
-    left = remove_projection(basis, rank, rest, z)
-    return left if left <= tolerance * norm else np.inf
 
 
 @kernel
@@ -150,7 +135,7 @@ def least_bounds(
     out[OWN] = out[VIEW] = np.inf
     for k in range(clusters.ticks[COUNT]):
         rank, level = clusters.ranks[k], clusters.level[k]
-        left = left_over(clusters.probes[k], clusters.bases[k], rank, x, norm, tolerance, rest, z)
+        left = residual_in_span(clusters.probes[k], clusters.bases[k], rank, x, norm, tolerance, rest, z)
         if left == np.inf:
             continue
         held = True
@@ -181,7 +166,7 @@ def book_in_all(
     """Book a reward into every cluster from ``first`` on that holds its context; the first of them, or -1."""
     rest, z, home = np.empty(x.size), np.empty(clusters.bases.shape[1]), -1
     for k in range(first, clusters.ticks[COUNT]):
-        left = left_over(clusters.probes[k], clusters.bases[k], clusters.ranks[k], x, norm, tolerance, rest, z)
+        left = residual_in_span(clusters.probes[k], clusters.bases[k], clusters.ranks[k], x, norm, tolerance, rest, z)
         if left < np.inf:
             book(clusters, radius, k, z, left, reward)
             home = k if home < 0 else home
