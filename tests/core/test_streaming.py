@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sketchbandits import MultiscaleCSLB, simulate
-from sketchbandits.confidence import NOISE, THETA_NORM, radius_value
+from sketchbandits.confidence import radius_value
 from sketchbandits.environments import LabelledEnvironment
 from sketchbandits.policies.streaming.clusters import LEAK, LOGDET, OWN, REACH, RIDGE, SHARE, VIEW, VIEW_RADIUS
 from sketchbandits.policies.streaming.policy import division
@@ -236,7 +236,7 @@ def ellipsoids(policy, theta):
         error = np.linalg.norm(np.linalg.solve(factor[VIEW].T, clusters.theta[k, VIEW, :r] - truth))
         found["view"].append((error, level[VIEW_RADIUS], 0.0))
     error = np.linalg.norm(space.factor @ (space.theta - theta))
-    found["space"].append((error, radius_value(space.radius, 0.0, policy.state.meter[SPACE_LOGDET]), 0.0))
+    found["space"].append((error, radius_value(space.radius[0], 0.0, policy.state.meter[SPACE_LOGDET]), 0.0))
     return found
 
 
@@ -415,7 +415,7 @@ def test_it_learns_a_stream_of_subspaces_and_labelled_data():
     result = simulate(labelled, {"multiscale": policy}, rounds=rounds(400, 150), seed=0)
     assert result.final_regret["multiscale"][0] < 0.3 * result.rounds * 2 / 3
     assert policy.state.meter[REWARDS] == 0  # a copy has played
-    assert policy.state.radius[NOISE] == 0.2 and policy.state.radius[THETA_NORM] == 1.0
+    assert policy.state.radius["noise"] == 0.2 and policy.state.radius["theta_norm"] == 1.0
 
 
 @pytest.mark.skipif(UNCOMPILED, reason="it measures compiled rounds")
