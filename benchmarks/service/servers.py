@@ -31,7 +31,7 @@ def free_port():
 class Served:
     """``sketchbandits serve``, on a free port unless one is given; `address` once it is ready."""
 
-    def __init__(self, state, *flags, limits=None, port=0, wait=True):
+    def __init__(self, state, *flags, limits=None, port=0, wait=True, environment=None):
         handle, self.errors = tempfile.mkstemp(suffix=".log")
         command = [
             sys.executable,
@@ -45,7 +45,7 @@ class Served:
             *map(str, flags),
         ]
         self.started = time.perf_counter()
-        self.process = subprocess.Popen(command, stderr=handle, stdout=handle, preexec_fn=limits)
+        self.process = subprocess.Popen(command, stderr=handle, stdout=handle, preexec_fn=limits, env=environment)
         os.close(handle)
         if wait:
             self.wait()
