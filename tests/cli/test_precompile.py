@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from command_line import run, run_in_child
 from conftest import JIT
+from numba.core import caching
 
 from sketchbandits import precompile as library
 from sketchbandits.cli import precompile
+from sketchbandits.kernels.compiled import kernel
 from sketchbandits.policies.registry import POLICIES
 
 compiled = pytest.mark.skipif(not JIT, reason="nothing is compiled")
@@ -94,3 +96,10 @@ def test_a_second_process_finds_everything(monkeypatch, tmp_path):
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
     assert not first.stdout.startswith("compiled 0 kernels")
     assert second.stdout.startswith("compiled 0 kernels, found ") and second.stdout.endswith(f"{tmp_path}\n")
+
+
+@compiled
+def test_a_kernel_that_cannot_be_kept_still_compiles(monkeypatch):
+    monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])  # no folder can be written to
+    doubled = kernel(lambda x: 2 * x)
+    assert doubled(3) == 6 and doubled.stats.cache_path is None

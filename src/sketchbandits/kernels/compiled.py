@@ -39,7 +39,11 @@ def inlined_kernel(function: Function) -> Function:
 def _compiled(function: Function, *, forceinline: bool) -> Function:
     # Nobody passes a kernel as a function pointer: without that wrapper a kernel compiles in less time.
     options: dict[str, Any] = {"forceinline": forceinline, "no_cfunc_wrapper": True}
-    dispatcher = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
+    options |= {"nogil": True, "error_model": "numpy"}
+    try:
+        dispatcher = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder for a cache can be written: every process compiles for itself
+        return cast(Function, numba.njit(**options)(function))
     # Not a public attribute of Numba: where a future release renames it, the cache falls back to per-file stamps.
     cache_file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if cache_file is not None and hasattr(cache_file, "_source_stamp"):
