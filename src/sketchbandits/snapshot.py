@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -153,11 +153,9 @@ def take_state(saved: Saved, state_type: Any, sizes: dict[str, int], prefix: str
 
 def take_array(saved: Saved, name: str, hint: Any, sizes: dict[str, int]) -> NDArray[Any]:
     """Take one array out of ``saved.arrays``, with the type and shape that ``hint`` describes; contiguous."""
-    array_type, layout, *records = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
+    array_type, layout, *records = get_args(hint)
     dtype = records[0] if records else np.dtype(get_args(get_args(array_type)[1])[0])
     array = take(saved, name)
-    if layout is None:
-        layout = " ".join(map(str, array.shape))
     dims = layout.split()
     if array.ndim == len(dims):
         for dim, length in zip(dims, array.shape, strict=True):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from catalogue import CONTEXTUAL, POLICIES
+from conftest import JIT
 
 import sketchbandits
 from sketchbandits import CBRAP, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB
@@ -103,6 +104,51 @@ def test_an_array_of_another_type_or_shape_is_refused(name, how, tmp_path):
             type(policy).load(path)
 
 
+@pytest.mark.parametrize("how", LAYOUTS)
+@pytest.mark.parametrize("name", CONTEXTUAL)
+def test_an_array_of_another_type_or_shape_is_refused_in_a_contextual_policy(name, how, tmp_path):
+    policy = CONTEXTUAL[name](D)
+    policy.update_many(arms(), np.arange(N))
+    policy.save(tmp_path / "state.npz")
+    original, path = (tmp_path / "state.npz").read_bytes(), tmp_path / "changed.npz"
+    for leaf, array in leaves(policy.state):
+        if how == "a row less" and len(array) == 0:
+            continue
+        path.write_bytes(original)
+        changed(path, **{leaf: LAYOUTS[how]})
+        with pytest.raises(ValueError, match="path must"):
+            type(policy).load(path)
+
+
+def whole_numbers(state):
+    """Every place of a state that holds a whole number, as (leaf, field or None, index); few of each array."""
+    for leaf, array in leaves(state):
+        fields = [None] if array.dtype.kind == "i" else array.dtype.names or ()
+        for field in (field for field in fields if field is None or array.dtype[field].kind == "i"):
+            for flat in sorted({0, array.size // 2, array.size - 1} & set(range(array.size))):
+                yield leaf, field, np.unravel_index(flat, array.shape)
+
+
+@pytest.mark.skipif(JIT, reason="plain Python raises IndexError where compiled code would read out of bounds")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # a negative count has no root; nothing is read out of bounds
+@pytest.mark.parametrize("value", [-7, 10**6])
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_whole_number_of_a_file_leads_out_of_bounds(name, value, tmp_path):
+    policy = POLICIES[name](arms())
+    original, path = saved(policy, tmp_path / "state.npz").read_bytes(), tmp_path / "changed.npz"
+    for leaf, field, index in whole_numbers(policy.state):
+        path.write_bytes(original)
+        changed(path, **{leaf: at(index, value) if field is None else at((field, index), value)})
+        try:
+            loaded = type(policy).load(path)
+        except ValueError:
+            continue
+        for t in range(12):
+            loaded.update(t % N, 0.5)
+            assert 0 <= loaded.select() < N
+        loaded.bounds(), loaded.select_many(3)
+
+
 def test_a_missing_array_and_a_later_format_are_named(tmp_path):
     path = saved(UCB1(arms()), tmp_path / "state.npz")
     with np.load(path) as file:
@@ -120,7 +166,11 @@ def test_a_missing_array_and_a_later_format_are_named(tmp_path):
 def at(index, value):
     def change(array):
         array = array.copy()
-        array[index] = value
+        if array.dtype.names:
+            field, place = index
+            array[field][place] = value
+        else:
+            array[index] = value
         return array
 
     return change

@@ -291,6 +291,8 @@ class Policy(Guarded):
     def _check_indices(self, saved: snapshot.Saved) -> None:
         """Refuse a loaded state whose indices would lead compiled code out of bounds."""
         snapshot.within(saved, "state.choice", self.state.choice, 0, self.n_arms - 1)
+        if "counts" in self.state._fields:
+            snapshot.within(saved, "state.counts", self.state.counts, 0, 2**62)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in self.settings.items())

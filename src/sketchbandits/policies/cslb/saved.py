@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from sketchbandits.kernels.linalg import Ints
 from sketchbandits.policies.cslb.coordinates import lay_out
 from sketchbandits.policies.cslb.layout import ARM_AT, CLUSTER, COUNT, EVERY, LISTED, NONE, SLOT
 from sketchbandits.policies.cslb.shortlist import capacity, list_of
-from sketchbandits.policies.cslb.tournament import n_leaves
+from sketchbandits.policies.cslb.tournament import fill_tree, n_leaves
 from sketchbandits.snapshot import Saved, within
 
 _ANY = 2**62
@@ -26,9 +25,9 @@ def check_places(saved: Saved, state: Any, n_arms: int, dim: int) -> None:
     within(saved, "state.clusters[rank]", clusters["rank"], 0, dim)
     _same(saved, "state.clusters[start]", clusters["start"], np.cumsum(clusters["size"]) - clusters["size"])
     _same(saved, "slots of all clusters", clusters["size"].sum(), slots)
-    best = clusters["best"] - clusters["start"]
-    within(saved, "state.clusters[best]", best, 0, slots)
-    within(saved, "state.clusters[best]", best - clusters["size"], -slots, 0)
+    used = clusters[clusters["size"] > 0]
+    within(saved, "state.clusters[best], from the first slot", used["best"] - used["start"], 0, slots - 1)
+    within(saved, "state.clusters[best], from the last slot", used["start"] + used["size"] - used["best"], 1, slots)
     within(saved, "state.control[changed]", state.control["changed"], EVERY, k - 1)
     within(saved, "state.control[refit]", state.control["refit"], NONE, k - 1)
 
@@ -42,6 +41,7 @@ def check_fits(saved: Saved, state: Any, scan: str) -> None:
     for name in ("tree", "leaves", "work"):
         _same(saved, f"state.control[{name}]", state.control[name], control[name])
     _same(saved, "length of state.fits", state.fits.size, length)
+    _check_tree(saved, state)
     for own in state.clusters[clusters["form"] == LISTED]:
         first, n = int(own["start"]), int(own["size"])
         within(saved, "state.clusters[pulls]", own["pulls"], 0, _ANY)
@@ -57,9 +57,18 @@ def check_literal(saved: Saved, state: Any) -> None:
     _same(saved, "state.control[tree]", state.control["tree"], 0)
     _same(saved, "state.control[work]", state.control["work"], 4 * leaves)
     _same(saved, "length of state.fits", state.fits.size, 4 * leaves + state.stats.shape[1] + 2)
+    _check_tree(saved, state)
     within(saved, "state.clusters[form]", (state.clusters["form"] == LISTED).astype(np.int64), 0, 0)
 
 
-def _same(saved: Saved, name: str, found: Any, expected: Ints | int) -> None:
+def _check_tree(saved: Saved, state: Any) -> None:
+    """The tournament is that of the clusters' sentinels: a search in another one could end anywhere."""
+    start, leaves = int(state.control["tree"][0]), int(state.control["leaves"][0])
+    expected = np.array(state.fits[: start + 4 * leaves])
+    fill_tree(state.control, state.clusters, expected)
+    _same(saved, "tournament in state.fits", state.fits[start : start + 4 * leaves], expected[start:])
+
+
+def _same(saved: Saved, name: str, found: Any, expected: Any) -> None:
     if not np.array_equal(np.ravel(found), np.ravel(expected)):
         raise ValueError(f"path must hold {name} as its clusters imply, got another in {saved.path!r}")

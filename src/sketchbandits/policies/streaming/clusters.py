@@ -11,7 +11,7 @@ valid, and this one costs no d^2 to ask. The *probe* of a span rules out most co
 (`sketchbandits.partition.probe`).
 """
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -38,14 +38,14 @@ OWN, VIEW = range(2)
 class Clusters(NamedTuple):
     """Room for some clusters, one an index; cluster k has ``ranks[k]`` dimensions, those from COUNT on are free."""
 
-    ranks: Ints
-    bases: Floats  # (K, l, d)
-    probes: Floats  # (K, d)
-    factor: Floats  # (K, 2, l, l): triangular; OWN is R with R'R = V, VIEW is F with F'F = Q V_d^-1 Q'
-    target: Floats  # (K, l): R theta_hat
-    theta: Floats  # (K, 2, l): theta_hat and Q theta_d
-    level: Floats
-    ticks: Ints
+    ranks: Annotated[Ints, "c"]
+    bases: Annotated[Floats, "c l d"]
+    probes: Annotated[Floats, "c d"]
+    factor: Annotated[Floats, "c 2 l l"]  # triangular; OWN is R with R'R = V, VIEW is F with F'F = Q V_d^-1 Q'
+    target: Annotated[Floats, "c l"]  # R theta_hat
+    theta: Annotated[Floats, "c 2 l"]  # theta_hat and Q theta_d
+    level: Annotated[Floats, "c 6"]
+    ticks: Annotated[Ints, "2"]
 
     @staticmethod
     def of(dim: int, size: int, room: int, most: int) -> "Clusters":

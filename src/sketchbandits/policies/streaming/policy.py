@@ -47,6 +47,7 @@ from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.policies.cslb.changing_clusters import warn_of_tolerance
 from sketchbandits.policies.format_1 import convert_radius
+from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_record
 from sketchbandits.policies.streaming.clusters import COUNT, MOST, Clusters, cluster_bytes
 from sketchbandits.policies.streaming.estimates import estimates
@@ -173,10 +174,12 @@ class ContextualMultiscale(ContextualPolicy):
         log_share = -math.log(share * shared.delta)
         return radius_record(self.settings["radius"], shared._replace(ridge=ridge), dim=0, log_share=log_share)
 
+    @exclusive
     def select(self, contexts: ArrayLike) -> int:
         """The row of ``contexts`` with the largest bound; of those at S ||x|| the least known. No side effect."""
         return int(choose(self.state, self._checked(contexts)))
 
+    @exclusive
     def scales(self, contexts: ArrayLike) -> dict[str, Floats]:
         """Every row's bound on each scale, prior, cluster and space; +inf where one says nothing."""
         rows = self._checked(contexts)
@@ -202,8 +205,8 @@ class ContextualMultiscale(ContextualPolicy):
         return np.minimum(narrowest, self._bounds(contexts))
 
     def _absorb(self, rows: Floats, rewards: Floats) -> None:
-        booked = 0
-        while (booked := absorb_rows(self.state, rows, rewards, booked)) < rewards.size:
+        recorded = 0
+        while (recorded := absorb_rows(self.state, rows, rewards, recorded)) < rewards.size:
             self._make_room()
 
     def _make_room(self) -> None:
@@ -216,9 +219,15 @@ class ContextualMultiscale(ContextualPolicy):
     def _samples(self) -> tuple[float, float]:
         return self.state.meter[REWARDS], self.state.meter[LOGDET]
 
+    def _sizes(self) -> dict[str, int]:
+        return {**super()._sizes(), "l": min(self.settings["sketch_size"], self.dim)}
+
     def _check_indices(self, saved: Saved) -> None:
         clusters, pool = self.state.clusters, self.state.pool
+        within(saved, "state.space.theta, its size", self.state.space.theta.size % self.dim, 0, 0)
+        within(saved, "state.space.theta, its size", self.state.space.theta.size, 0, self.dim)
         within(saved, "state.clusters.ticks[COUNT]", clusters.ticks[COUNT], 0, clusters.ranks.size)
+        within(saved, "state.clusters.ticks[MOST]", clusters.ticks[MOST], clusters.ranks.size, 2**62)
         within(saved, "state.clusters.ranks", clusters.ranks, 0, clusters.bases.shape[1])
         within(saved, "state.pool.ticks[SIZE]", pool.ticks[SIZE], 0, len(pool.vectors))
 

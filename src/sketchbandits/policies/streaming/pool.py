@@ -19,7 +19,7 @@ TPAMI 2013).
 **Departures** The others are independent, so that their weights need no optimisation; vectors come one at a time.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -34,10 +34,10 @@ SIZE, MOST, PAUSE, FRUITLESS = range(4)
 class Pool(NamedTuple):
     """Independent unit vectors, a row each, and room for more."""
 
-    vectors: Floats
-    basis: Floats
-    mix: Floats  # T, by columns
-    ticks: Ints
+    vectors: Annotated[Floats, "p d"]
+    basis: Annotated[Floats, "p d"]
+    mix: Annotated[Floats, "p p"]  # T, by columns
+    ticks: Annotated[Ints, "4"]
 
     @staticmethod
     def of(dim: int, rows: int, most: int) -> "Pool":

@@ -34,9 +34,9 @@ BANK, LOGDET, REWARDS, IN_SPACE, SQUARES = range(5)
 class Space(NamedTuple):
     """``factor' factor = V`` and ``factor theta = target`` in all dimensions; empty arrays where it is not kept."""
 
-    factor: Floats
-    target: Floats
-    theta: Floats
+    factor: Annotated[Floats, "s s"]
+    target: Annotated[Floats, "s"]
+    theta: Annotated[Floats, "s"]
     radius: Annotated[NDArray[Any], "1", RADIUS]
 
 
@@ -47,9 +47,9 @@ class ContextualMultiscaleState(NamedTuple):
     pool: Pool
     space: Space
     radius: Annotated[NDArray[Any], "1", RADIUS]  # of clusters, but for their ridges and shares
-    omega: Floats  # the direction that probes are made from
-    rule: Floats
-    meter: Floats
+    omega: Annotated[Floats, "d"]  # the direction that probes are made from
+    rule: Annotated[Floats, "4"]
+    meter: Annotated[Floats, "5"]
 
 
 @kernel
