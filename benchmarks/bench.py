@@ -49,7 +49,7 @@ def main(given: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         terminal.stop(terminal.INTERRUPTED, INTERRUPTED)
     except MemoryError as error:
-        terminal.stop(terminal.IO_ERROR, f"arms and policies must fit into memory: {str(error) or 'they do not'}")
+        terminal.out_of_memory(error)
 
 
 if __name__ == "__main__":

@@ -26,11 +26,23 @@ def test_an_internal_error_while_playing_keeps_its_traceback(monkeypatch, tmp_pa
         run(*SHORT, "--out", tmp_path)
 
 
-def test_an_internal_error_while_inspecting_keeps_its_traceback(monkeypatch, tmp_path):
+@pytest.mark.parametrize("message", ["cannot convert float NaN to integer", "reward must be a number, got nan"])
+def test_an_internal_error_while_inspecting_keeps_its_traceback(monkeypatch, tmp_path, message):
+    def begun(arms, *, progress, **options):
+        progress(0.1, "the spectrum")
+        raise ValueError(message)
+
     (tmp_path / "arms.csv").write_text("a,b\n1,2\n3,4\n")
-    monkeypatch.setattr(inspect, "advise", failing(ValueError("cannot convert float NaN to integer")))
-    with pytest.raises(ValueError, match="cannot convert"):
+    monkeypatch.setattr(inspect, "advise", begun)
+    with pytest.raises(ValueError, match=message):
         run("inspect", tmp_path / "arms.csv")
+
+
+def test_arms_that_do_not_fit_into_memory_are_one_line(monkeypatch, tmp_path):
+    (tmp_path / "arms.csv").write_text("a,b\n1,2\n3,4\n")
+    monkeypatch.setattr(inspect, "advise", failing(MemoryError("no 40 GB")))
+    line = "arms and policies must fit into memory: no 40 GB\n"
+    assert run("inspect", tmp_path / "arms.csv") == (2, "", line)
 
 
 @pytest.mark.parametrize(

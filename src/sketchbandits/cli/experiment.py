@@ -72,4 +72,4 @@ def played(plan: Plan, out: str, jobs: str | None) -> Iterator[tuple[Path, Any]]
     except ArmsChangedError as error:
         terminal.stop(terminal.BAD_INPUT, f"--{error}")
     except MemoryError as error:
-        terminal.stop(terminal.IO_ERROR, f"arms and policies must fit into memory: {str(error) or 'they do not'}")
+        terminal.out_of_memory(error)

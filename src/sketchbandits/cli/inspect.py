@@ -1,5 +1,6 @@
 """``sketchbandits inspect``: facts about arms before the first round, and which policy suits them."""
 
+import contextlib
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +21,7 @@ from sketchbandits.cli.flags import (
     wholes,
 )
 from sketchbandits.lab import outputs
-from sketchbandits.lab.advice import advise
+from sketchbandits.lab.advice import Advice, advise
 from sketchbandits.lab.advice.report import advice_files
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.progress import stages
@@ -49,11 +50,7 @@ def command(
     options |= {"rounds": whole(rounds), "seed": whole(seed)}
     options |= {} if sketch_sizes is None else {"sketch_sizes": wholes(sketch_sizes)}
     try:
-        with bad_values_refused(arms="ARMS"), stages() as watch:
-            with terminal.unreadable_files_refused():
-                table = read_arms(arms, id_column=id_column, features=columns(features))
-            options |= {"features": table.features, "ids": table.ids}
-            advice = advise(table.arms, progress=lambda share, what: watch("inspecting", what, share), **options)
+        advice = _advice(arms, {"id_column": id_column, "features": columns(features)}, options)
         print(advice.text(), end="")
         if out is not None:
             folder = terminal.output_folder(out)
@@ -62,3 +59,18 @@ def command(
             print(f"\nWrote advice.txt, advice.json and advice.png, to\n{folder}")
     except KeyboardInterrupt:
         terminal.stop(terminal.INTERRUPTED, "interrupted: nothing was written")
+    except MemoryError as error:
+        terminal.out_of_memory(error)
+
+
+def _advice(arms: str, columns_of: dict[str, Any], options: dict[str, Any]) -> Advice:
+    with contextlib.ExitStack() as checks, stages() as watch:
+        checks.enter_context(bad_values_refused(arms="ARMS"))
+        with terminal.unreadable_files_refused():
+            table = read_arms(arms, **columns_of)
+
+        def show(share: float, what: str) -> None:
+            checks.close()  # `advise` checks all values before it begins: a later error is one in the library
+            watch("inspecting", what, share)
+
+        return advise(table.arms, progress=show, features=table.features, ids=table.ids, **options)

@@ -18,6 +18,11 @@ def stop(code: int, message: str) -> NoReturn:
     sys.exit(code)
 
 
+def out_of_memory(error: MemoryError) -> NoReturn:
+    """End with one line where the arms are too many or too large."""
+    stop(IO_ERROR, f"arms and policies must fit into memory: {str(error) or 'they do not'}")
+
+
 @contextlib.contextmanager
 def disk_errors_refused(folder: Path) -> Iterator[None]:
     """A full disk or a folder that cannot be written ends the command with one line."""
