@@ -17,13 +17,19 @@ _PLAYED_IN_LAB = ("lab/experiments/tasks.py", "lab/experiments/scenes.py")
 def stamp() -> str:
     """A hash of every source file that a run passes through, and the versions of the numerical packages."""
     hashed = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        inside = path.relative_to(PACKAGE)
-        played = inside.as_posix() in _PLAYED_IN_LAB if inside.parts[0] == "lab" else inside.parts[0] not in _NOT_PLAYED
-        if played:
-            hashed.update(path.read_bytes())
+    for path in played_sources():
+        hashed.update(path.read_bytes())
     hashed.update("".join(version(name) for name in ("numpy", "scipy", "numba")).encode())
     return hashed.hexdigest()
+
+
+def played_sources() -> list[Path]:
+    """The source files that a run passes through, in order."""
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if _is_played(path.relative_to(PACKAGE))]
+
+
+def _is_played(path: Path) -> bool:
+    return path.as_posix() in _PLAYED_IN_LAB if path.parts[0] == "lab" else path.parts[0] not in _NOT_PLAYED
 
 
 @functools.cache
