@@ -66,10 +66,10 @@ def test_a_second_process_compiles_nothing_and_an_edited_callee_is_noticed(tmp_p
     again, same = run(FIRST_DECISIONS, source, tmp_path / "cache")
     assert first > 5 and again == 0 and same == bound
     # The sum is inlined into UCB1's kernels, in another file.
-    callee = source / "sketchbandits" / "linalg.py"
+    callee = source / "sketchbandits" / "kernels" / "linalg.py"
     text = callee.read_text()
-    assert "    total[i] = new\n" in text
-    callee.write_text(text.replace("    total[i] = new\n", "    total[i] = new + 1.0\n"))
+    assert "    table[row, i] += value\n" in text
+    callee.write_text(text.replace("    table[row, i] += value\n", "    table[row, i] += value + 1.0\n"))
     edited, larger = run(FIRST_DECISIONS, source, tmp_path / "cache")
     assert edited > 0 and larger > bound
 
