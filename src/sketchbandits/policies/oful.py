@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.contextual_form import ContextualForm, OwnParameters
-from sketchbandits.policies.fits import ridge as ridge_fit
-from sketchbandits.policies.fits.ridge import ChangingRidge
+from sketchbandits.policies.fits.ridge import ChangingRidge, RidgeState, build
+from sketchbandits.policies.fits.switching import SwitchingState, switching_state
 from sketchbandits.policies.parameters import Radius, check_radius, check_shared, linear_radius
 
 
@@ -86,7 +86,12 @@ class OFUL(ContextualForm, ChangingRidge):
         validate.generator(seed)
         self.settings = {**shared._asdict(), "radius": radius, "switching": switching}
         with self._warm_up():
-            self.state = ridge_fit.build(self.arms, linear_radius(self.settings, self.dim), switching=switching)
+            state = build(self.arms, linear_radius(self.settings, self.dim))
+            self.state = state if switching is None else switching_state(state, switching)
+
+    @classmethod
+    def _state_type(cls, settings: dict[str, Any]) -> type:
+        return RidgeState if settings["switching"] is None else SwitchingState
 
     @classmethod
     def _contextual(

@@ -21,9 +21,6 @@ from sketchbandits.kernels.linalg import (
     Floats,
     Ints,
     add_exactly,
-    assign,
-    combine,
-    downdate,
     tied_argmax,
 )
 from sketchbandits.kernels.whitening import ridge_step, whitened_fit
@@ -42,7 +39,7 @@ LEVEL = np.dtype(
         ("growth", np.float64),  # since the last refit: one plus the trace of what was added to the whitened V
         ("steps", np.float64),  # since the last refit
         ("refit", np.float64),  # 1 where one is due
-        ("switch", np.float64),  # ln(1 + C) for rarely switching policies, 0 for the others
+        ("switch", np.float64),  # ln(1 + C) for a rarely switching fit (`switching`), 0 for the others
         ("switched_at", np.float64),  # ln det at the last switch
     ]
 )
@@ -63,14 +60,13 @@ class RidgeState(NamedTuple):
     work: Annotated[Floats, "n+2r"]
 
 
-def build(arms: Floats, radius: NDArray[Any], *, switching: float | None = None) -> RidgeState:
-    """The state before the first reward; ``switching=C`` lets the choice stand until det V has grown by 1 + C."""
+def build(arms: Floats, radius: NDArray[Any]) -> RidgeState:
+    """The state before the first reward."""
     n, d = arms.shape
     coordinates = arms.T.copy(order="C")  # writable, as a copy's are: another type would be compiled again
     stats = np.zeros((4, n))
     stats[WIDTH2] = (arms**2).sum(axis=1) / radius["ridge"]
     level = np.zeros(1, LEVEL)
-    level["switch"] = 0.0 if switching is None else np.log1p(switching)
     level["switched_at"], level["growth"] = -np.inf, 1.0
     return RidgeState(
         choice=np.zeros(1, np.int64),
@@ -131,39 +127,20 @@ def step_is_sound(level: Any, W: Floats, arm: int, D: float) -> bool:
 
 @kernel
 def absorb(state: RidgeState, arm: int, reward: float) -> int:
-    """Record a reward; between switches only V is kept up, the arms' means and widths wait for the next switch."""
-    level = state.level[0]
+    """Record a reward."""
+    level, stats, W = state.level[0], state.stats, state.whitened
     if level["refit"] > 0.0:
         return BEFORE
-    record(state.counts, state.stats, level, arm, reward)
-    d = state.inverse.shape[0]
-    W, A, work = state.whitened, state.inverse, state.work
-    if level["switch"] > 0.0:
-        u, w = work[:d], work[d : 2 * d]
-        assign(w, W[:, arm])
-        combine(w, A, u)
-        D = 1.0
-        for k in range(d):
-            D += u[k] * w[k]
-        if 1.0 <= D <= MAX_STEP:
-            downdate(A, u, 1.0 / D)
-    else:
-        D = ridge_step(A, W, state.stats[MEAN], state.stats[WIDTH2], work, arm, reward)
+    record(state.counts, stats, level, arm, reward)
+    D = ridge_step(state.inverse, W, stats[MEAN], stats[WIDTH2], state.work, arm, reward)
     return DONE if step_is_sound(level, W, arm, D) else AFTER
 
 
 @kernel
-def choose(state: RidgeState) -> int:
-    """The largest upper confidence bound, or the standing choice until it is time to switch."""
-    level = state.level[0]
-    if level["switch"] > 0.0:
-        if level["logdet"] < level["switched_at"] + level["switch"]:
-            return DONE
-        if level["steps"] > 0.0:
-            return AFTER  # means and widths are those of the last switch
-        level["switched_at"] = level["logdet"]
+def choose(state: Any) -> int:
+    """Write the arm with the largest upper confidence bound into the state."""
     values = state.work[2 * state.inverse.shape[0] :]
-    fill_bounds(state, values)
+    fill_bounds(state.radius[0], state.level[0], state.stats, values)
     for i in range(values.size):
         values[i] += state.closed[i]
     state.choice[0] = tied_argmax(values)
@@ -171,12 +148,11 @@ def choose(state: RidgeState) -> int:
 
 
 @kernel
-def fill_bounds(state: Any, out: Floats) -> None:
+def fill_bounds(radius: Any, level: Any, stats: Floats, out: Floats) -> None:
     """``mean + beta width`` for every arm."""
-    beta = radius_value(state.radius[0], state.level[0]["samples"], state.level[0]["logdet"])
-    mean, width2 = state.stats[MEAN], state.stats[WIDTH2]
+    beta = radius_value(radius, level["samples"], level["logdet"])
     for i in range(out.size):
-        out[i] = mean[i] + beta * np.sqrt(width2[i])
+        out[i] = stats[MEAN, i] + beta * np.sqrt(stats[WIDTH2, i])
 
 
 register(RidgeState, absorb=absorb, choose=choose, refit=refit)
@@ -207,8 +183,8 @@ class RidgePolicy(Policy):
     @exclusive
     def bounds(self) -> Floats:
         """``x.theta_hat + beta ||x||_{V^-1}`` for every arm."""
-        out = np.empty(self.n_arms)
-        fill_bounds(self._today(), out)
+        state, out = self._today(), np.empty(self.n_arms)
+        fill_bounds(state.radius[0], state.level[0], state.stats, out)
         return out
 
     @exclusive
