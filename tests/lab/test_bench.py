@@ -241,19 +241,19 @@ def test_a_key_holds_all_that_a_measurement_depends_on(monkeypatch):
 
 
 def test_the_journal_survives_torn_lines_and_forgets(tmp_path):
-    book = Journal(tmp_path / "points.jsonl")
-    assert journal.measured(book) == {}
-    book.forget({"a"})
-    book.append({"key": "a", "workload": "w", "parameters": {"n": 1}, "samples": {"x": [1.0]}})
-    with open(book.path, "ab") as file:
+    kept = Journal(tmp_path / "points.jsonl")
+    assert journal.measured(kept) == {}
+    kept.forget({"a"})
+    kept.append({"key": "a", "workload": "w", "parameters": {"n": 1}, "samples": {"x": [1.0]}})
+    with open(kept.path, "ab") as file:
         file.write(b'{"key": "torn", "samp')
-    book.append({"key": "b", "samples": {"x": [2.0]}})
-    with open(book.path, "ab") as file:
+    kept.append({"key": "b", "samples": {"x": [2.0]}})
+    with open(kept.path, "ab") as file:
         file.write(b'[1, 2]\n{"key": 3, "samples": {}}\n{"key": "c", "samples": 4}\n\xff\n')
-    book.append({"key": "a", "samples": {"x": [3.0]}})
-    assert journal.measured(book) == {"a": {"x": [3.0]}, "b": {"x": [2.0]}}
-    book.forget({"a"})
-    assert journal.measured(book) == {"b": {"x": [2.0]}}
+    kept.append({"key": "a", "samples": {"x": [3.0]}})
+    assert journal.measured(kept) == {"a": {"x": [3.0]}, "b": {"x": [2.0]}}
+    kept.forget({"a"})
+    assert journal.measured(kept) == {"b": {"x": [2.0]}}
 
 
 # ---- a whole benchmark, at tiny sizes
@@ -367,7 +367,7 @@ def test_an_interrupt_keeps_the_points_before_it(tmp_path):
     plan = run.BenchPlan()
     with pytest.raises(KeyboardInterrupt):
         run.carry_out(plan, tmp_path, silent, catalogue={"toy": toy})
-    (report,) = run.carry_out(plan, tmp_path, lambda *told: shares.append(told[2]), catalogue={"toy": toy})
+    (report,) = run.carry_out(plan, tmp_path, lambda *shown: shares.append(shown[2]), catalogue={"toy": toy})
     assert measured == [0, 1, -1, 2, 3] and report.summary.rows == [["0"], ["1"], ["2"], ["3"]]
     assert shares == pytest.approx([0.0, 1.5 / 7, 3 / 7, 5 / 7])
 

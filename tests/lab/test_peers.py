@@ -33,10 +33,10 @@ class Clock:
 
 
 class Scripted:
-    """Plays 2, 0, 1, 2, 0, 1, ... and keeps what it is told."""
+    """Plays 2, 0, 1, 2, 0, 1, ... and keeps the rewards that it gets."""
 
     def __init__(self, clock=None):
-        self.clock, self.told = clock, []
+        self.clock, self.rewards = clock, []
 
     def pass_time(self, seconds):
         if self.clock is not None:
@@ -44,7 +44,7 @@ class Scripted:
 
     def select(self):
         self.pass_time(1.0)
-        return (2, 0, 1)[len(self.told) % 3]
+        return (2, 0, 1)[len(self.rewards) % 3]
 
     def prepare(self, arm, reward):
         self.pass_time(100.0)
@@ -53,14 +53,14 @@ class Scripted:
     def update(self, arm, reward):
         assert self.prepared == (arm, reward)
         self.pass_time(2.0)
-        self.told.append((arm, reward))
+        self.rewards.append((arm, reward))
 
 
 def test_play_books_rewards_and_regret():
     game, player = problem(), Scripted()
     played = protocol.play(player, game, seconds=60.0)
     arms = [(2, 0, 1)[t % 3] for t in range(11)]
-    assert player.told == [
+    assert player.rewards == [
         (arm, pytest.approx(MEANS[arm] + noise)) for arm, noise in zip(arms, game.noise, strict=True)
     ]
     regret = np.cumsum(0.7 - MEANS[arms])
@@ -89,7 +89,7 @@ def test_measure_plays_a_fresh_player_after_a_rehearsal(monkeypatch):
         return made[-1]
 
     record = protocol.measure(protocol.Variant("v", "words", False, make), problem(), 1e9)
-    assert [len(player.told) for player in made] == [protocol.REHEARSAL, 11]
+    assert [len(player.rewards) for player in made] == [protocol.REHEARSAL, 11]
     assert (record["rounds"], record["seconds"], record["warmup_seconds"]) == (11, 33.0, 4.0)
     assert (record["name"], record["model"], record["comparable"]) == ("v", "words", False)
 
@@ -124,7 +124,7 @@ def test_every_peer_has_a_driver_that_stands_alone():
 
 
 class Commands:
-    """In place of processes: makes the environment's Python, and ends a step as told."""
+    """In place of processes: makes the environment's Python, and ends a step as wanted."""
 
     def __init__(self, **endings):
         self.endings, self.steps = endings, []
@@ -267,7 +267,7 @@ class Environments:
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drivers")
     (folder / "stub_driver.py").write_text(STUB.format(drivers=str(compare.DRIVERS)))
-    told = []
+    shown = []
     result = compare.compare(
         "tiny",
         n_arms=23,
@@ -277,11 +277,11 @@ def compared(tmp_path_factory):
         seconds=20.0,
         seeds=[4],
         folder=folder,
-        watch=lambda what, share: told.append((what, share)),
+        watch=lambda what, share: shown.append((what, share)),
         environments=Environments(),
         drivers=folder,
     )
-    return json.loads(json.dumps(result)), told
+    return json.loads(json.dumps(result)), shown
 
 
 def row_of(result, variant):
@@ -289,12 +289,12 @@ def row_of(result, variant):
 
 
 def test_compare_lists_what_is_missing_and_what_failed(compared):
-    result, told = compared
+    result, shown = compared
     assert {"peer": "gone", "installed": False, "reason": "no wheel"} in result["rows"]
     assert row_of(result, "broken")["failed"] == "ZeroDivisionError: division by zero"
     assert "rounds_per_second" not in row_of(result, "broken")
-    assert told[-1] == ("tiny", 1.0)
-    assert [share for _, share in told] == sorted(share for _, share in told)
+    assert shown[-1] == ("tiny", 1.0)
+    assert [share for _, share in shown] == sorted(share for _, share in shown)
 
 
 def test_all_meet_the_same_game(compared):

@@ -1,19 +1,21 @@
 """How fast regret grows with the rounds, and how fast any cost grows with a size."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.lab.experiments.study import Runs
 from sketchbandits.lab.intervals import NOTHING, Interval, interval
+
+if TYPE_CHECKING:  # `import sketchbandits` needs no experiments
+    from sketchbandits.lab.experiments.study import Runs
 
 # `slope_ratio` is 1 for linear regret, 0.65 for sqrt(t) and 0.42 for ln(t). The limit lies between the first two.
 LINEAR_ABOVE = 0.8
 
 
-def slope_ratio(runs: Runs) -> Floats:
+def slope_ratio(runs: "Runs") -> Floats:
     """Regret gained in the last quarter of the rounds over that gained in the second quarter, one number per run."""
     T = float(runs.checkpoints[-1])
     late = runs.regret - runs.regret_at(0.75 * T)
