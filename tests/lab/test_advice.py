@@ -292,7 +292,7 @@ def test_progress_goes_from_nothing_to_the_end():
     ask(GENERAL, progress=lambda share, what: shown.append((share, what)))
     shares = [share for share, _ in shown]
     assert shares == sorted(shares) and shares[0] == 0.0 and 0.9 < shares[-1] <= 1.0
-    assert {"the spectrum", "clusters of rank 2", "timing OFUL, rare"} <= {what for _, what in shown}
+    assert {"the spectrum", "clusters of rank 2", "timing OFUL, rare, kernels compile once"} <= {what for _, what in shown}
 
 
 def test_the_figure_names_every_policy_once_and_shows_the_budget():

@@ -127,7 +127,7 @@ def finalists(
     """Every policy once, timed: at its best sketch size, or at a smaller one where only that fits the budget."""
     timed, named = [], groups(found)
     for i, (name, group) in enumerate(named.items()):
-        show(i / len(named), f"timing {name}")
+        show(i / len(named), f"timing {name}, kernels compile once")
         if group[0].policy == MULTISCALE:
             timed.append(_timed_multiscale(group, table, stopwatch, budget_us))
         else:
