@@ -13,8 +13,8 @@ from sketchbandits import MultiscaleCSLB, Partition
 from sketchbandits.environments import subspace_arms
 from sketchbandits.lab.advice import timing
 from sketchbandits.lab.advice.candidates import DEFAULT_BUDGET, multiscale
+from sketchbandits.lab.advice.files import advice_files
 from sketchbandits.lab.advice.recommend import SAME, TIE, best_of, recommend
-from sketchbandits.lab.advice.report import advice_files
 
 
 @pytest.fixture(autouse=True)
@@ -292,7 +292,9 @@ def test_progress_goes_from_nothing_to_the_end():
     ask(GENERAL, progress=lambda share, what: shown.append((share, what)))
     shares = [share for share, _ in shown]
     assert shares == sorted(shares) and shares[0] == 0.0 and 0.9 < shares[-1] <= 1.0
-    assert {"the spectrum", "clusters of rank 2", "timing OFUL, rare, kernels compile once"} <= {what for _, what in shown}
+    assert {"the spectrum", "clusters of rank 2", "timing OFUL, rare, kernels compile once"} <= {
+        what for _, what in shown
+    }
 
 
 def test_the_figure_names_every_policy_once_and_shows_the_budget():

@@ -22,7 +22,7 @@ from sketchbandits.cli.flags import (
 )
 from sketchbandits.lab import outputs
 from sketchbandits.lab.advice import Advice, advise
-from sketchbandits.lab.advice.report import advice_files
+from sketchbandits.lab.advice.files import advice_files
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.progress import stages
 

@@ -1,7 +1,5 @@
 """The report of `Advice`: facts, warnings, two tables and the recommendation in 80 columns; and all of it as JSON."""
 
-import io
-import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +11,6 @@ from sketchbandits.lab.advice.clusters import ClusterRow
 from sketchbandits.lab.advice.facts import NEAR_COPY, ArmFacts
 from sketchbandits.lab.advice.recommend import microseconds_of
 from sketchbandits.lab.advice.timing import ROUNDS
-from sketchbandits.lab.outputs import PNG_DPI
 
 if TYPE_CHECKING:
     from sketchbandits.lab.advice.advisor import Advice
@@ -27,14 +24,6 @@ def text(advice: "Advice") -> str:
     parts = [_facts(advice.facts), _bullets(advice.warnings, "! "), _clusters(advice), _finalists(advice)]
     parts += [textwrap.wrap(advice.sentence, WIDTH, break_on_hyphens=False), _bullets(advice.notes, "- ")]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
-
-
-def advice_files(advice: "Advice") -> dict[str, bytes]:
-    """``advice.txt``, ``advice.json`` and ``advice.png``."""
-    image = io.BytesIO()
-    advice.plot().savefig(image, format="png", dpi=PNG_DPI)
-    numbers = json.dumps(advice.as_json(), indent=2, allow_nan=False)
-    return {"advice.txt": advice.text().encode(), "advice.json": numbers.encode(), "advice.png": image.getvalue()}
 
 
 def in_order(finalists: Sequence[Candidate]) -> list[Candidate]:
