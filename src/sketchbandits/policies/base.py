@@ -21,6 +21,7 @@ from sketchbandits.policies import rounds
 from sketchbandits.policies.guard import Guarded, all_or_nothing, exclusive
 from sketchbandits.policies.inputs import checked_arms, checked_mask, checked_pair, checked_rewards
 from sketchbandits.policies.pending.rule import ARM_AT, Mask, Outlook, Recollection, decide
+from sketchbandits.policies.rounds import RECORD, UPDATE, take_step
 
 
 class Policy(Guarded):
@@ -127,7 +128,7 @@ class Policy(Guarded):
             self._update_with_function(arm, reward)
             return
         with self._lock:
-            rounds.update(self.state, arm, reward)
+            take_step(self.state, arm, reward, UPDATE)
 
     @exclusive
     def _update_with_function(self, arm: int, reward: float) -> None:
@@ -135,7 +136,7 @@ class Policy(Guarded):
             self._step_with_function(arm, reward)
 
     def _step_with_function(self, arm: int, reward: float) -> None:
-        rounds.record(self.state, arm, reward)
+        take_step(self.state, arm, reward, RECORD)
         self._refresh_radius()
         rounds.renew_choice(self.state)
 

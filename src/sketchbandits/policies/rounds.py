@@ -19,7 +19,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from sketchbandits.kernels.compiled import kernel
+from sketchbandits.kernels.compiled import inlined_kernel, kernel
 from sketchbandits.kernels.linalg import Floats, Ints
 
 # Rows of a state's ``stats`` array, one column per arm.
@@ -61,7 +61,8 @@ def register(
     _KERNELS[state] = Kernels(absorb, choose, refit, step or general_step, loop or general_loop)
 
 
-def _take_step(state: Any, arm: int, reward: float, mode: int) -> None:
+def take_step(state: Any, arm: int, reward: float, mode: int) -> None:
+    """Choose, record a reward, or both, as ``mode`` says, with the refits that this takes."""
     kernels = _KERNELS[type(state)]
     while (code := kernels.step(state, arm, reward, mode)) != DONE:
         assert kernels.refit is not None
@@ -72,19 +73,9 @@ def _take_step(state: Any, arm: int, reward: float, mode: int) -> None:
             mode = CHOOSE
 
 
-def update(state: Any, arm: int, reward: float) -> None:
-    """Record a reward and choose the next arm."""
-    _take_step(state, arm, reward, UPDATE)
-
-
-def record(state: Any, arm: int, reward: float) -> None:
-    """Record a reward; the choice is left as it is."""
-    _take_step(state, arm, reward, RECORD)
-
-
 def renew_choice(state: Any) -> None:
     """Choose the next arm from the statistics as they are."""
-    _take_step(state, 0, 0.0, CHOOSE)
+    take_step(state, 0, 0.0, CHOOSE)
 
 
 def replay(state: Any, arms: Ints, rewards: Floats, *, matches: bool) -> Ints:
@@ -105,7 +96,7 @@ def _run(state: Any, events: NDArray[Any], payoffs: Floats, noise: Floats, mode:
     while (start := kernels.loop(state, events, payoffs, noise, total, mode, start)) >= 0:
         assert kernels.refit is not None
         kernels.refit(state)
-        _take_step(state, 0, 0.0, CHOOSE)
+        take_step(state, 0, 0.0, CHOOSE)
     return float(total[0])
 
 
@@ -152,7 +143,7 @@ def general_step(state: Any, arm: int, reward: float, mode: int) -> int:
     return choose(state)
 
 
-@kernel
+@inlined_kernel
 def next_event(
     choice: int, events: NDArray[Any], payoffs: Floats, noise: Floats, total: Floats, mode: int, t: int
 ) -> tuple[int, float]:

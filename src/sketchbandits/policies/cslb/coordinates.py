@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from sketchbandits.confidence import FIXED
+from sketchbandits.kernels.borrowed import borrowed
 from sketchbandits.kernels.compiled import inlined_kernel, kernel
 from sketchbandits.kernels.linalg import MAX_GROWTH, MAX_STEP, MAX_STEPS, ROUNDING, Floats, Ints, identity
 from sketchbandits.kernels.whitening import evaluate, gram, gram_step, ridge_step, whiten
@@ -246,7 +247,7 @@ def is_sound(own: Record, D: float) -> bool:
     return own["growth"] <= MAX_GROWTH and own["steps"] < MAX_STEPS
 
 
-@kernel
+@inlined_kernel
 def step_cluster(
     control: Record, own: Record, stats: Floats, fits: Floats, slot: int, reward: float, lists: Lists
 ) -> float:
@@ -289,7 +290,8 @@ def loop_with(
     state: Any, events: Records, payoffs: Floats, noise: Floats, total: Floats, mode: int, start: int, lists: Lists
 ) -> int:
     """`rounds.general_loop` with the round in line."""
-    control, clusters, place, stats, fits = state.control, state.clusters, state.place, state.stats, state.fits
+    control, clusters, place = borrowed(state.control), borrowed(state.clusters), borrowed(state.place)
+    stats, fits = borrowed(state.stats), borrowed(state.fits)
     head = control[0]
     for t in range(start, noise.size if mode == PLAY else events.size):
         arm, reward = next_event(head["choice"], events, payoffs, noise, total, mode, t)

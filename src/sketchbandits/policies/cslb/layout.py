@@ -140,7 +140,7 @@ def cluster_radius(radius: Record, own: Record) -> float:
     if radius["kind"] == FIXED:
         return own["beta"]
     logdet = own["logdet"] + np.log(own["growth"])
-    return radius_at(radius, own["samples"], logdet, own["share"]) + radius["theta_norm"] * np.sqrt(own["leak"])
+    return radius_at(radius, float(own["samples"]), logdet, own["share"]) + radius["theta_norm"] * np.sqrt(own["leak"])
 
 
 @kernel

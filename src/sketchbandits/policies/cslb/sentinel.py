@@ -1,7 +1,7 @@
 """CS-LB's choice, the same for both engines: the cluster that changed renews its sentinel, then the largest acts."""
 
 from sketchbandits.confidence import radius_value
-from sketchbandits.kernels.compiled import kernel
+from sketchbandits.kernels.compiled import inlined_kernel
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.cslb.layout import (
     EVERY,
@@ -20,7 +20,7 @@ from sketchbandits.policies.cslb.shortlist import best_listed
 from sketchbandits.policies.cslb.tournament import first_capped_cluster, first_cluster, put_sentinel
 
 
-@kernel
+@inlined_kernel
 def best_slot(control: Record, own: Record, stats: Floats, fits: Floats, beta: float, lists: Lists) -> int:
     """The slot of a cluster with the largest bound; ``fits`` gets the bound at TOP and UNCAPPED_TOP."""
     if lists is not None and own["form"] == LISTED:
@@ -31,7 +31,7 @@ def best_slot(control: Record, own: Record, stats: Floats, fits: Floats, beta: f
     return first_slot(stats, first, last, beta, fits, control["work"])
 
 
-@kernel
+@inlined_kernel
 def next_slot(control: Record, clusters: Records, stats: Floats, fits: Floats, lists: Lists) -> int:
     """Renew the sentinels of what has changed, then let the largest sentinel's cluster choose its slot.
 
@@ -39,7 +39,7 @@ def next_slot(control: Record, clusters: Records, stats: Floats, fits: Floats, l
     Otherwise a cluster's bounds depend on its own data alone, and its best slot is known.
     """
     changed, capped = control["changed"], control["capped"] == 1
-    beta = 0.0 if capped else radius_value(control["radius"], control["round"], 0.0)
+    beta = 0.0 if capped else radius_value(control["radius"], float(control["round"]), 0.0)
     first, last, slot = changed, changed + 1, -1
     if changed == EVERY:
         first, last = 0, clusters.size

@@ -10,7 +10,7 @@ the next power of two. Up to `FEW_CLUSTERS` a scan is cheaper and there is no tr
 
 import numpy as np
 
-from sketchbandits.kernels.compiled import kernel
+from sketchbandits.kernels.compiled import inlined_kernel, kernel
 from sketchbandits.kernels.linalg import Floats, tie_threshold
 from sketchbandits.policies.cslb.layout import Record, Records
 
@@ -53,7 +53,7 @@ def put_sentinel(control: Record, own: Record, c: int, fits: Floats, value: floa
         fits[low + i] = max(fits[low + 2 * i], fits[low + 2 * i + 1])
 
 
-@kernel
+@inlined_kernel
 def first_cluster(control: Record, clusters: Records, fits: Floats) -> int:
     """The first cluster whose sentinel ties with the largest."""
     if control["leaves"] > 0:
@@ -69,7 +69,7 @@ def first_cluster(control: Record, clusters: Records, fits: Floats) -> int:
     return c
 
 
-@kernel
+@inlined_kernel
 def first_capped_cluster(control: Record, clusters: Records, fits: Floats) -> int:
     """The first cluster by (sentinel, uncapped bound of its arm, lowest index)."""
     if control["leaves"] > 0:

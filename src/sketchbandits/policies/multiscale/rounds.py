@@ -8,6 +8,7 @@ fit or the budget is used up.
 import numpy as np
 
 from sketchbandits.confidence import radius_at
+from sketchbandits.kernels.borrowed import borrowed
 from sketchbandits.kernels.compiled import inlined_kernel, kernel
 from sketchbandits.kernels.linalg import Floats, lost_digits
 from sketchbandits.policies.cslb.coordinates import is_sound, refit_due, step_cluster
@@ -42,7 +43,7 @@ from sketchbandits.policies.rounds import (
 )
 
 
-@kernel
+@inlined_kernel
 def record_on_ray(rays: Records, direction: Record, stats: Floats, slot: int, own: Record, reward: float) -> None:
     """Record a reward on its ray, and renew the bounds of the ray's arms, which are all in the cluster ``own``."""
     number, s = stats[RAY, slot], stats[LENGTH, slot]
@@ -88,7 +89,7 @@ def best_of_all_scales(own: Record, stats: Floats, fits: Floats, work: int) -> i
     return first_of_values(stats, first, last, fits, work)
 
 
-@kernel
+@inlined_kernel
 def renew(control: Record, own: Record, c: int, stats: Floats, fits: Floats) -> None:
     """Give a cluster its best slot and its sentinel."""
     own["best"] = best_of_all_scales(own, stats, fits, control["work"])
@@ -115,7 +116,7 @@ def renew_changed(state: MultiscaleState) -> None:
         renew(control, own, c, stats, state.fits)
 
 
-@kernel
+@inlined_kernel
 def absorb(state: MultiscaleState, arm: int, reward: float) -> int:
     """Record a reward on every scale and renew its cluster's sentinel; on the space's it waits."""
     control, space, stats, fits = state.control[0], state.space[0], state.stats, state.fits
@@ -142,7 +143,7 @@ def absorb(state: MultiscaleState, arm: int, reward: float) -> int:
     return DONE
 
 
-@kernel
+@inlined_kernel
 def choose(state: MultiscaleState) -> None:
     """The winner, after its space bound was computed anew until it is up to date or the budget is used up."""
     control, clusters, stats, space = state.control[0], state.clusters, state.stats, state.space[0]
@@ -184,12 +185,24 @@ def loop(
     state: MultiscaleState, events: Records, payoffs: Floats, noise: Floats, total: Floats, mode: int, start: int
 ) -> int:
     """`rounds.general_loop`."""
-    control = state.control[0]
+    lent = MultiscaleState(
+        borrowed(state.control),
+        borrowed(state.clusters),
+        borrowed(state.place),
+        borrowed(state.stats),
+        borrowed(state.fits),
+        borrowed(state.rays),
+        borrowed(state.space),
+        borrowed(state.waiting),
+        borrowed(state.features),
+        borrowed(state.factor),
+    )
+    control = lent.control[0]
     for t in range(start, noise.size if mode == PLAY else events.size):
         arm, reward = next_event(control["choice"], events, payoffs, noise, total, mode, t)
         if arm < 0:
             continue
-        code = step(state, arm, reward, UPDATE)
+        code = step(lent, arm, reward, UPDATE)
         if code != DONE:
             return t if code == BEFORE else t + 1
     return -1
