@@ -124,7 +124,7 @@ class Policy(Guarded):
             arm = validate.whole("arm", arm, least=0, most=self.n_arms - 1)
         if type(reward) is not float or not -validate.LARGEST <= reward <= validate.LARGEST:
             reward = validate.reward("reward", reward)
-        if callable(self.settings.get("radius")):  # in line: asking the property takes as long as the lock
+        if callable(self.settings.get("radius")):  # in line: this runs for every reward
             self._update_with_function(arm, reward)
             return
         with self._lock:
