@@ -15,7 +15,7 @@ TASK = Task(SCENE, PolicySpec("cslb"), T, 2, 7)
 
 
 def equal(one, two):
-    """Two outcomes to the last bit."""
+    """Whether two outcomes are bit-for-bit identical."""
     return (
         np.array_equal(one.checkpoints, two.checkpoints)
         and one.regret.tobytes() == two.regret.tobytes()

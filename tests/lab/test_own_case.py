@@ -126,7 +126,7 @@ def test_what_is_allowed_passes_the_check(scene, arms):
     PaperPlan().check()
 
 
-def test_the_papers_plan_times_the_slow_twins_on_shorter_runs():
+def test_the_papers_plan_times_the_slow_forms_on_shorter_runs():
     plan = PaperPlan(
         rounds=16_000, runs=2, datasets=(3,), normalize=("unit",), policies=parse_policies("cslb,ucb1,soful")
     )

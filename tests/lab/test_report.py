@@ -202,7 +202,7 @@ def test_regrets_are_those_of_the_runs(played):
     assert bold[:8] == [row[-2].split(" ")[0] for row in rows[1:]]  # UCB1 was given the least
 
 
-def test_times_are_those_of_the_runs_slow_twins_included(played):
+def test_times_are_those_of_the_runs_slow_forms_included(played):
     page, _, study, _ = played
     rounds, warmup = [rows for rows in page.tables if rows[0][0] == "policy"][:2]
     assert rounds[0][1:3] == ["(1) max", "(1) unit"]

@@ -52,9 +52,9 @@ def test_a_key_changes_with_all_that_a_run_depends_on():
 
 
 def test_equal_tasks_have_equal_keys():
-    twin = Task(dataclasses.replace(SCENE), PolicySpec.parse("CS-LB"), T, 2, 7)
-    assert twin == TASK and twin is not TASK
-    assert twin.key == TASK.key
+    copy = Task(dataclasses.replace(SCENE), PolicySpec.parse("CS-LB"), T, 2, 7)
+    assert copy == TASK and copy is not TASK
+    assert copy.key == TASK.key
     one, two = (
         dataclasses.replace(TASK, policy=PolicySpec.parse(f"cslb:{text}"))
         for text in ("ridge=2,delta=0.5", "delta=0.5,ridge=2")
@@ -222,10 +222,10 @@ def test_an_outcome_is_what_simulate_gives_for_these_seeds(text, timed):
         expected["sketch_rank"] = played.sketch_rank
         assert 1 <= played.sketch_rank <= D
     assert outcome.facts == expected
-    assert equal(outcome, json_twin(outcome))
+    assert equal(outcome, through_json(outcome))
 
 
-def json_twin(outcome):
+def through_json(outcome):
     """The outcome as a journal keeps it: nothing in it may be a NumPy number."""
     fields = {"seconds": outcome.seconds, "warmup_seconds": outcome.warmup_seconds, "facts": outcome.facts}
     fields = json.loads(json.dumps(fields, allow_nan=False))

@@ -123,8 +123,8 @@ def variants(scene, changes):
 def test_identity_changes_with_every_field(scene, changes):
     identities = [json.dumps(each.identity(), sort_keys=True) for each in (scene, *variants(scene, changes))]
     assert len(set(identities)) == len(identities) == 1 + len(changes) + len(MODEL_CHANGES)
-    twin = dataclasses.replace(scene)
-    assert twin.identity() == scene.identity() and twin == scene and hash(twin) == hash(scene)
+    copy = dataclasses.replace(scene)
+    assert copy.identity() == scene.identity() and copy == scene and hash(copy) == hash(scene)
 
 
 def test_identity_knows_a_file_by_its_content_not_its_place(file_of, values, tmp_path):
