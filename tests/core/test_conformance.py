@@ -54,14 +54,14 @@ class Restless(UCB1):
 
 
 class Trusting(UCB1):
-    """Books whatever it is given."""
+    """Records whatever it is given."""
 
     def update(self, arm, reward):
         super().update(int(arm or 0) % self.n_arms, 0.0 if reward is None else float(np.nan_to_num(float(reward))))
 
 
 class Keeper(UCB1):
-    """Keeps the caller's array and looks at it."""
+    """Keeps the caller's array and reads it later."""
 
     def __init__(self, arms):
         super().__init__(arms)
@@ -80,7 +80,7 @@ class Hoarder(UCB1):
 
 
 class Hurried(UCB1):
-    """Books a batch arm by arm, not in its order."""
+    """Records a batch arm by arm, not in its order."""
 
     def update_many(self, arms, rewards):
         order = np.argsort(arms, kind="stable")[::-1] if len(arms) else []
@@ -96,7 +96,7 @@ class Foresighted(UCB1):
 
 
 class Eager(UCB1):
-    """Books a batch up to its first bad entry."""
+    """Records a batch up to its first bad entry."""
 
     def update_many(self, arms, rewards):
         for arm, reward in zip(arms, rewards, strict=True):
@@ -136,7 +136,7 @@ def test_a_lossy_sketch_that_hides_its_loss_is_found():
 
 
 @pytest.mark.parametrize("cls", [OFUL, CSLB, SOFUL])
-def test_a_radius_function_is_asked_again_and_must_be_handed_in_on_load(cls, tmp_path):
+def test_a_radius_function_is_called_again_and_must_be_passed_to_load(cls, tmp_path):
     arms = np.random.default_rng(0).normal(size=(9, 5))
     extra = {} if cls is OFUL else {"sketch_size": 2}
     policy = cls(arms, radius=half_radius, **extra)
@@ -191,7 +191,7 @@ def test_save_replaces_the_old_file_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("make", [OFUL, lambda arms, radius: CSLB(arms, sketch_size=2, radius=radius)])
-def test_a_radius_function_that_fails_leaves_the_reward_unbooked(make):
+def test_a_radius_function_that_fails_leaves_the_reward_unrecorded(make):
     def fragile(n, logdet):
         return float("nan") if n >= 3 else 1.0
 

@@ -53,18 +53,23 @@ def sharp(policy, ridge, digits=80):
     return means, widths
 
 
+# The tests marked slow are of the whole length; the default run takes a tenth of it.
+LENGTHS = [1_000_000, pytest.param(10_000_000, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("total", LENGTHS)
 @pytest.mark.parametrize(("ridge", "radius"), [(1e-3, "paper"), (1.0, "paper"), (1.0, "logdet"), (1e3, "paper")])
-def test_ten_million_rounds_of_cslb_do_not_drift(ridge, radius):
+def test_long_runs_of_cslb_do_not_drift(ridge, radius, total):
     # Small d keeps the extended-precision twin affordable; a round does not depend on d.
     arms = correlated_arms(n_arms=21, dim=8, seed=1)
     env = LinearEnvironment(arms, uniform_parameter(8, seed=1))
     policy = CSLB(arms, sketch_size=3, ridge=ridge, radius=radius)
     generator = np.random.default_rng(2)
-    for _ in range(rounds(10, 1)):
-        policy.play_rounds(env.means, env.gaps, env.draw_noise(generator, rounds(1_000_000, 300)))
+    for _ in range(10):
+        policy.play_rounds(env.means, env.gaps, env.draw_noise(generator, rounds(total // 10, 30)))
     means, widths = statistics(policy)
     sharp_means, sharp_widths = sharp(policy, ridge)
-    assert policy.counts.sum() == rounds(10_000_000, 300)
+    assert policy.counts.sum() == rounds(total, 300)
     assert np.allclose(widths, sharp_widths, rtol=1e-9, atol=0)
     assert np.abs(means - sharp_means).max() <= 1e-9 * np.abs(sharp_means).max()
 
@@ -113,15 +118,25 @@ def multiscale(arms, ridge):
 @pytest.mark.parametrize("make", [few, many, multiscale, OFUL, LinTS], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("ridge", RIDGES)
-def test_one_arm_pulled_ten_million_times(make, ridge, scale):
+def test_one_arm_pulled_many_times(make, ridge, scale):
+    pull_one_arm(make, ridge, scale, total=rounds(30_000, 300))
+
+
+@pytest.mark.parametrize("total", LENGTHS)
+@pytest.mark.parametrize("make", [few, many], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("scale", [SCALES[0], SCALES[-1]])
+@pytest.mark.parametrize("ridge", [RIDGES[0], RIDGES[-1]])
+def test_one_arm_pulled_millions_of_times_where_rounding_is_worst(make, ridge, scale, total):
+    pull_one_arm(make, ridge, scale, total=rounds(total, 300))
+
+
+def pull_one_arm(make, ridge, scale, total):
+    """One arm among nine gets nearly all pulls; means and widths of all stay exact."""
     generator = np.random.default_rng(3)
     arms = generator.normal(size=(9, 5)) * scale
     if make is many:  # powers of two keep parallel arms exactly parallel, which extended precision would notice
         arms = np.concatenate([arms[:3] * factor for factor in (1.0, 0.5, 2.0, 0.25)])
     policy = make(arms, ridge=ridge)
-    # The whole length where it is cheap and worst; a tenth of a thousandth elsewhere.
-    corner = make in (few, many) and ridge in (RIDGES[0], RIDGES[-1]) and scale != 1.0
-    total = rounds(10_000_000 if corner else 30_000, 300)
     for arm in (4, 1):
         policy.update(arm, 0.3)
     pull(policy, 4, np.full(total, 0.7))

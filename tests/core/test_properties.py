@@ -4,11 +4,11 @@ Hypothesis picks shapes, kinds of rows, scales and a seed; NumPy fills in the nu
 """
 
 import math
-import os
 
 import naive
 import numpy as np
 import pytest
+from conftest import rounds
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -21,9 +21,6 @@ from sketchbandits.policies.rounds import WIDTH2
 from sketchbandits.sketches import DyadicBlocks, FrequentDirections, SpectralCompensation
 from sketchbandits.sketches.queries import information, inverse_norms
 
-slow = os.environ.get("NUMBA_DISABLE_JIT") == "1"
-pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar")
-
 SEED = st.integers(0, 2**32 - 1)
 LINEAR = ["oful", "oful-logdet", "linucb", "lints", "soful", "soful-every-round", "cbscfd", "dbslinucb"]
 EXACT = ["oful", "oful-logdet", "linucb", "lints", "cslb", "cslb-logdet", "cslb-sketch", "ucb1"]
@@ -32,7 +29,7 @@ EXACT = ["oful", "oful-logdet", "linucb", "lints", "cslb", "cslb-logdet", "cslb-
 def examples(full):
     return settings(
         deadline=None,
-        max_examples=max(8, full // 6) if slow else full,
+        max_examples=rounds(full, max(8, full // 6)),
         derandomize=True,
         suppress_health_check=[HealthCheck.too_slow],
     )
@@ -539,7 +536,7 @@ def test_sketched_widths_are_those_of_the_sketch(name, given_bandit, exponent):
 
 def assert_widths_follow_the_sketch(name, span, rtol):
     """Arms of norm 10^-span to 10^span side by side have the widths that the sketch gives for the same vectors."""
-    for seed in range(40 if slow else 300):
+    for seed in range(rounds(300, 40)):
         rng = np.random.default_rng(seed)
         d, n, l = 5, int(rng.integers(6, 12)), int(rng.integers(2, 5))
         arms = unit(rng.normal(size=(n, d))) * 10.0 ** rng.uniform(-span, span, size=(n, 1))
@@ -599,7 +596,7 @@ def test_normals_depend_on_key_round_and_position_only(low, high, round_, short,
 @pytest.mark.parametrize("along", ["position", "round", "key"])
 def test_normals_are_standard_normal(along):
     """Moments, Kolmogorov-Smirnov and lag correlations, for draws that differ in position, in round or in key."""
-    n = 4_000 if slow else 40_000
+    n = rounds(40_000, 4_000)
     draws, pair = np.empty(n), np.empty(2)
     if along == "position":
         normals(np.array([5, 6], np.uint64), 3, draws)

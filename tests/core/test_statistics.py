@@ -9,22 +9,18 @@ its price for what a sketch has lost. A small ||theta*|| makes the radii tight, 
 import inspect
 import itertools
 import math
-import os
 from typing import NamedTuple
 
 import naive
 import numpy as np
 import pytest
+from catalogue import public_policies
+from conftest import rounds
 
-import sketchbandits
 from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, MultiscaleCSLB
 from sketchbandits.kernels.counter import normals
-from sketchbandits.policies.base import Policy
 from sketchbandits.policies.fits.sketched import draw_direction
 from sketchbandits.sketches.base import ALPHA, ROWS, SHRUNK
-
-slow = os.environ.get("NUMBA_DISABLE_JIT") == "1"
-pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered in scalar")
 
 RIDGE, NOISE, THETA_NORM, DELTA = 1.0, 1.0, 0.1, 0.25
 COMMON = {"ridge": RIDGE, "noise": NOISE, "theta_norm": THETA_NORM, "delta": DELTA}
@@ -37,11 +33,11 @@ def unit_rows(seed, n, scales):
 
 PLAIN = unit_rows(1, 5, [1.0, 1.0, 1.0])  # for exact policies: N = 5, d = 3
 CLUSTERED = unit_rows(2, 8, np.ones(5))  # for CS-LB with l = 2: K = 4 clusters
-SPREAD = unit_rows(9, 24, np.ones(17))  # for multi-scale CS-LB with l = 12: K = 2, of high rank beside a small share
+SPREAD = unit_rows(9, 24, np.ones(17))  # for multi-scale CS-LB with l = 12: K = 2, high rank, a small share each
 TAILED = unit_rows(3, 7, [1.0, 1.0, 0.15, 0.15])  # for sketches of size 2 and 3: a light tail, so that they lose little
 
 
-CLUSTERING = (CSLB, MultiscaleCSLB)  # one ellipsoid a cluster; the other scales are in test_multiscale
+CLUSTERING = (CSLB, MultiscaleCSLB)  # one ellipsoid per cluster; the other scales are in test_multiscale
 
 
 class Case(NamedTuple):
@@ -106,7 +102,7 @@ every_case = pytest.mark.parametrize("name", CASES)
 
 # ------------------------------------------------------------------------------------------------------------- records
 class Record(NamedTuple):
-    """What a policy believed before each of T rounds and after the last: one ellipsoid, or one a cluster (E)."""
+    """What a policy believed before each of T rounds and after the last: one ellipsoid, or one per cluster (E)."""
 
     X: np.ndarray  # (T, E, d): the row played, zero for the clusters that were not
     rewards: np.ndarray  # (T,)
@@ -124,12 +120,12 @@ def sums_so_far(values):
     return np.concatenate([np.zeros_like(values[:1]), np.cumsum(values, axis=0)])
 
 
-def record(policy, arms, rounds, *, reward, arm=None):
-    """Play ``rounds`` rounds: ``arm(t)`` (the policy's choice by default) pays ``reward(arm)``."""
+def record(policy, arms, length, *, reward, arm=None):
+    """Play ``length`` rounds: ``arm(t)`` (the policy's choice by default) pays ``reward(arm)``."""
     bounds, lost, V, own = [], [], [], []
-    picks, rewards = np.zeros(rounds, int), np.zeros(rounds)
+    picks, rewards = np.zeros(length, int), np.zeros(length)
     sketch = getattr(policy.state, "sketch", None)
-    for t in range(rounds + 1):
+    for t in range(length + 1):
         bounds.append(policy.scales()["cluster"] if isinstance(policy, MultiscaleCSLB) else policy.bounds())
         if isinstance(policy, CSLB):
             own.append(policy.state.clusters["beta"].copy())
@@ -137,13 +133,13 @@ def record(policy, arms, rounds, *, reward, arm=None):
             rows = sketch.rows[: sketch.size[ROWS]]
             V.append(rows.T @ rows + sketch.level[ALPHA] * np.eye(arms.shape[1]))
             lost.append(sketch.level[SHRUNK])
-        if t < rounds:
+        if t < length:
             picks[t] = policy.select() if arm is None else arm(t)
             rewards[t] = reward(picks[t])
             policy.update(int(picks[t]), float(rewards[t]))
     labels = policy.partition.labels if isinstance(policy, CLUSTERING) else np.zeros(len(arms), int)
     X = arms[picks][:, None, :] * (labels[picks][:, None] == np.arange(labels.max() + 1))[:, :, None]
-    done = Record(X, rewards, np.empty(0), np.empty(0), np.array(lost) if lost else np.zeros(rounds + 1))
+    done = Record(X, rewards, np.empty(0), np.empty(0), np.array(lost) if lost else np.zeros(length + 1))
     V = np.array(V)[:, None] if V else policy.settings["ridge"] * np.eye(arms.shape[1]) + done.data
     done = done._replace(V=V)
     return done._replace(beta=recovered_radius(policy, arms, labels, done, np.array(bounds), np.array(own)))
@@ -203,16 +199,24 @@ def without_loss(case, done):
 
 
 # ------------------------------------------------------------------------------------------------------------ coverage
-@every_case
+# One case for each radius formula; the fixed streams below go through all cases, and so do the slow tests.
+ONE_PER_RADIUS = {"oful-closed", "oful-logdet", "cslb-paper-coordinates", "multiscale-mixture"}
+ONE_PER_RADIUS |= {"soful-closed-buffered", "soful-logdet-every-round", "cbscfd-closed-buffered"}
+ONE_PER_RADIUS |= {"cbscfd-logdet-every-round", "dbslinucb-closed-dropped", "dbslinucb-logdet-kept"}
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in ONE_PER_RADIUS else pytest.param(name, marks=pytest.mark.slow) for name in CASES]
+)
 def test_ellipsoid_covers_with_data_collected_by_the_policy(name):
     case = CASES[name]
-    runs, rounds = (20, 120) if slow else (60, 200)
+    runs, length = rounds(60, 20), rounds(200, 120)
     theta = np.full(case.arms.shape[1], THETA_NORM / math.sqrt(case.arms.shape[1]))
     missed, missed_halved, missed_flat = 0, 0, 0
     for run in range(runs):
         rng = np.random.default_rng([run, 11])
         policy = case.policy(seed=run)
-        done = record(policy, case.arms, rounds, reward=lambda arm, rng=rng: case.arms[arm] @ theta + rng.normal())
+        done = record(policy, case.arms, length, reward=lambda arm, rng=rng: case.arms[arm] @ theta + rng.normal())
         error = errors(done, theta)
         missed += np.any(error > done.beta)
         missed_halved += np.any(error > halved(case, done))
@@ -223,10 +227,10 @@ def test_ellipsoid_covers_with_data_collected_by_the_policy(name):
     assert missed_flat > DELTA * runs
 
 
-def stream(policy, arms, rounds, seed=0):
+def stream(policy, arms, length, seed=0):
     """Arms drawn beforehand, no rewards: V, beta and losses do not depend on rewards, so one record serves all runs."""
-    picks = np.random.default_rng(seed).integers(len(arms), size=rounds)
-    return record(policy, arms, rounds, reward=lambda arm: 0.0, arm=lambda t: picks[t])
+    picks = np.random.default_rng(seed).integers(len(arms), size=length)
+    return record(policy, arms, length, reward=lambda arm: 0.0, arm=lambda t: picks[t])
 
 
 def missed_share(done, theta, radii, runs=2000, noise=NOISE, seed=0):
@@ -352,14 +356,14 @@ def assert_white(draws):
     np.testing.assert_allclose(draws.T @ draws / len(draws), np.eye(draws.shape[1]), atol=spread)
 
 
-def train(policy, arms, twin, rounds=40):
+def train(policy, arms, twin, length=40):
     rng = np.random.default_rng(5)
-    for arm, reward in zip(rng.integers(len(arms), size=rounds), rng.normal(size=rounds), strict=True):
+    for arm, reward in zip(rng.integers(len(arms), size=length), rng.normal(size=length), strict=True):
         policy.update(int(arm), float(reward))
         twin.update(arm, reward)
 
 
-KEYS = 400 if slow else 2000
+KEYS = rounds(2000, 400)
 
 
 @pytest.mark.parametrize("radius", ["closed", "logdet"])
@@ -384,19 +388,19 @@ def test_lints_draws_have_covariance_v2_inverse(mode, radius):
     assert_white(deviations @ np.linalg.cholesky(twin.V()) / v)
 
 
-@pytest.mark.parametrize(("shrink", "rounds"), [("buffered", 40), ("buffered", 43), ("every-round", 41)])
-def test_soful_draws_have_covariance_exactly_inverse(shrink, rounds):
+@pytest.mark.parametrize(("shrink", "length"), [("buffered", 40), ("buffered", 43), ("every-round", 41)])
+def test_soful_draws_have_covariance_exactly_inverse(shrink, length):
     arms = unit_rows(7, 11, np.geomspace(1, 0.3, 6))
     common = {"sketch_size": 3, "shrink": shrink, "ridge": 0.6}
     policy = SOFUL(arms, **common, delta=0.1, exploration="ts")
-    twin = naive.SOFUL(arms, **common, delta=0.1 / ((rounds + 1) * (rounds + 2)))
-    train(policy, arms, twin, rounds)
+    twin = naive.SOFUL(arms, **common, delta=0.1 / ((length + 1) * (length + 2)))
+    train(policy, arms, twin, length)
     assert policy.shrunk_mass > 0.5
     held = len(twin.sketch.matrix)
     z, draws, scores = np.zeros((KEYS, 6 + held)), np.zeros((KEYS, 6)), np.zeros((KEYS, 11))
     for key in range(KEYS):
         policy.reseed(key)
-        normals(policy.state.key, rounds, z[key])
+        normals(policy.state.key, length, z[key])
         draw_direction(policy.state, draws[key])
         scores[key] = policy.state.work[-11:]
         assert policy.select() == naive.tied_argmax(scores[key])
@@ -431,11 +435,6 @@ def guarantee(policy):
     text = inspect.getmodule(policy).__doc__
     assert "**Guarantee** " in text, f"{policy.__name__} does not say what it guarantees"
     return text.split("**Guarantee** ")[1].split("**")[0]
-
-
-def public_policies():
-    exported = (getattr(sketchbandits, name) for name in sketchbandits.__all__)
-    return {value for value in exported if inspect.isclass(value) and issubclass(value, Policy)}
 
 
 @pytest.mark.parametrize("policy", [UCB1, LinUCB, CBRAP])

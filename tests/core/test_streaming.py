@@ -1,6 +1,5 @@
 """MultiscaleCSLB on contexts that arrive each round: clusters are found, bounds hold, memory stays bounded."""
 
-import os
 import re
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 import naive
 import numpy as np
 import pytest
+from conftest import JIT, rounds
 
 from sketchbandits import MultiscaleCSLB, simulate
 from sketchbandits.confidence import radius_value
@@ -19,12 +19,6 @@ from sketchbandits.policies.streaming.pool import FRUITLESS, MOST, SIZE
 from sketchbandits.policies.streaming.rounds import IN_SPACE, REWARDS
 from sketchbandits.policies.streaming.rounds import LOGDET as SPACE_LOGDET
 from sketchbandits.snapshot import leaves
-
-UNCOMPILED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
-
-
-def rounds(compiled, plain):
-    return plain if UNCOMPILED else compiled
 
 
 class Union:
@@ -304,7 +298,7 @@ def test_memory_stays_below_the_limit(memory, planes, clusters):
         policy.update_many(env.draw(generator, 500), np.zeros(500))
         assert first <= size_of(policy) <= memory
     # It is used up; for the last, by a cluster a dimension.
-    assert policy.n_clusters == clusters or (UNCOMPILED and 0 < policy.n_clusters < clusters)
+    assert policy.n_clusters == clusters or (not JIT and 0 < policy.n_clusters < clusters)
 
 
 def test_memory_is_divided_as_documented():
@@ -418,7 +412,7 @@ def test_it_learns_a_stream_of_subspaces_and_labelled_data():
     assert policy.state.radius["noise"] == 0.2 and policy.state.radius["theta_norm"] == 1.0
 
 
-@pytest.mark.skipif(UNCOMPILED, reason="it measures compiled rounds")
+@pytest.mark.skipif(not JIT, reason="it measures compiled rounds")
 def test_the_benchmark_shows_every_case():
     script = Path(__file__).parents[2] / "benchmarks" / "streaming.py"
     done = subprocess.run([sys.executable, str(script), "--quick"], capture_output=True, text=True, check=False)

@@ -1,13 +1,13 @@
 """The benchmarks run, and their yardsticks play the same game: a yardstick that chooses other arms measures nothing."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import JIT
 
 from sketchbandits import OFUL, UCB1
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
@@ -16,7 +16,6 @@ from suite.yardstick import NumpyOFUL
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 ROUNDS = 2_000
-UNCOMPILED = os.environ.get("NUMBA_DISABLE_JIT") == "1"
 
 
 def environment(n_arms, dim):
@@ -58,7 +57,7 @@ def test_textbook_ucb1_chooses_the_arms_of_ucb1():
     assert played.counts.tolist() == found.counts.tolist() == expected.counts.tolist()
 
 
-@pytest.mark.skipif(UNCOMPILED, reason="it measures compiled loops")
+@pytest.mark.skipif(not JIT, reason="it measures compiled loops")
 def test_rounds_reports_every_target(tmp_path):
     path = tmp_path / "rounds.json"
     command = [sys.executable, str(BENCHMARKS / "rounds.py"), "--quick", "--json", str(path)]

@@ -1,6 +1,6 @@
 """Damaged SQLite files: what is whole is recovered, the rest is kept, and damage inside is left to an operator.
 
-`EVERY_BYTE=1` cuts and flips at every byte instead of at some of them; that takes minutes.
+The default run cuts and flips at some bytes; the tests marked `slow` do so at every byte, which takes minutes.
 """
 
 import os
@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from event_logs import event, files, filled, recovered, sqlite, tamper
@@ -24,7 +25,6 @@ from sketchbandits.service.log.events import Record
 
 __all__ = ["sqlite"]  # a fixture
 
-EVERY_BYTE = os.environ.get("EVERY_BYTE") == "1"
 FRAME = 24 + 4096
 
 
@@ -82,9 +82,22 @@ def in_file(tmp_path_factory: pytest.TempPathFactory) -> Wreck:
     return Wreck(tmp_path_factory.mktemp("in_file"), checkpointed=True)
 
 
-def places(start: int, stop: int, step: int, always: Callable[[int], bool] = lambda place: False) -> Iterable[int]:
-    """Every byte, or a few of them."""
-    return (k for k in range(start, stop) if EVERY_BYTE or k % step == 0 or always(k))
+class Places(Protocol):
+    """Bytes of a file from ``start`` to ``stop``: at least every ``step``-th, and those that ``always`` names."""
+
+    def __call__(
+        self, start: int, stop: int, step: int, always: Callable[[int], bool] = lambda place: False
+    ) -> Iterable[int]: ...
+
+
+@pytest.fixture(params=["some bytes", pytest.param("every byte", marks=pytest.mark.slow)])
+def places(request: pytest.FixtureRequest) -> Places:
+    every = request.param == "every byte"
+
+    def chosen(start: int, stop: int, step: int, always: Callable[[int], bool] = lambda place: False) -> Iterable[int]:
+        return (k for k in range(start, stop) if every or k % step == 0 or always(k))
+
+    return chosen
 
 
 def flipped(data: bytes, place: int) -> bytes:
@@ -110,7 +123,7 @@ class TestDamagedFiles:
         assert in_log.opened() == [] and in_file.opened() == []
         assert in_log.opened(shm=False) == []
 
-    def test_a_log_cut_short_anywhere_in_its_last_transactions(self, in_log: Wreck) -> None:
+    def test_a_log_cut_short_anywhere_in_its_last_transactions(self, in_log: Wreck, places: Places) -> None:
         size = len(in_log.wal)
         for place in places(size - 5 * FRAME, size, 700, lambda k: (k - 32) % FRAME in (0, 1, 15, 23, 24, 25)):
             cuts = in_log.opened(wal=in_log.wal[:place])
@@ -120,7 +133,7 @@ class TestDamagedFiles:
                 and len(in_log.records) - 9 <= len(in_log.left) < len(in_log.records)
             )
 
-    def test_a_tear_shows_without_the_index_in_memory_too(self, in_log: Wreck) -> None:
+    def test_a_tear_shows_without_the_index_in_memory_too(self, in_log: Wreck, places: Places) -> None:
         size = len(in_log.wal)
         for place in places(size - 2 * FRAME + 1, size, 997, lambda k: (k - 32) % FRAME in (1, 25)):
             if (place - 32) % FRAME:
@@ -129,7 +142,7 @@ class TestDamagedFiles:
     def test_a_log_cut_to_nothing_is_for_a_person(self, in_log: Wreck) -> None:
         assert all(in_log.opened(wal=in_log.wal[:place]) is None for place in (0, 31, 32, 1000))
 
-    def test_a_flipped_byte_in_the_log(self, in_log: Wreck) -> None:
+    def test_a_flipped_byte_in_the_log(self, in_log: Wreck, places: Places) -> None:
         whole = 0
         heads = lambda k: k < 60 or (k > len(in_log.wal) - FRAME and (k - 32) % FRAME < 24)  # noqa: E731
         for place in places(0, len(in_log.wal), 9999, heads):
@@ -138,7 +151,7 @@ class TestDamagedFiles:
             whole += cuts is not None and len(in_log.left) == len(in_log.records)
         assert whole > 60  # a later copy of the page, or the rows on their own, make up for most damage
 
-    def test_a_file_cut_short_anywhere_in_its_last_pages(self, in_file: Wreck) -> None:
+    def test_a_file_cut_short_anywhere_in_its_last_pages(self, in_file: Wreck, places: Places) -> None:
         size = len(in_file.main)
         for place in places(size - 3 * 4096, size, 331):
             cuts = in_file.opened(main=in_file.main[:place])
@@ -151,7 +164,7 @@ class TestDamagedFiles:
             cuts = in_file.opened(main=flipped(in_file.main, place))
             assert cuts is not None and len(cuts) == 1 and len(in_file.left) == len(in_file.records) - 1
 
-    def test_a_flipped_byte_anywhere_in_the_file(self, in_file: Wreck) -> None:
+    def test_a_flipped_byte_anywhere_in_the_file(self, in_file: Wreck, places: Places) -> None:
         verdicts = {type(in_file.opened(main=flipped(in_file.main, k))) for k in places(0, len(in_file.main), 787)}
         assert verdicts == {list, type(None)}
 
