@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-from conftest import JIT
-
 from sketchbandits.cli.main import main
 
-# Started commands run compiled even where the tests do not: they leave the same, and plain Python would take minutes.
+# Started commands run compiled even where the tests do not: the result is the same, and plain Python takes minutes.
 ENV = {**os.environ, "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "NUMBA_DISABLE_JIT": "0"}
 
 
@@ -46,11 +44,6 @@ def run_in_child(*arguments: object, **options: object) -> Finished:
         full, capture_output=True, text=True, encoding="utf-8", timeout=300, **{"env": ENV, **options}
     )
     return Finished(done.returncode, done.stdout, done.stderr)
-
-
-def play(*arguments: object, cwd: Path | None = None) -> Finished:
-    """A command that plays rounds: in this process where kernels are compiled, else in one where they are."""
-    return (run if JIT else run_in_child)(*arguments, cwd=cwd)
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:

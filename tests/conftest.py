@@ -1,8 +1,12 @@
-"""Shared by all tests: `JIT` is off when coverage is taken, and long runs are then shortened."""
+"""Shared by all tests: how long a run is, with compiled kernels and without.
+
+Coverage is measured with kernels as plain Python (``NUMBA_DISABLE_JIT=1``), which is slow: runs are then shorter, and
+tests marked `process` are left out. Tests marked `slow` run only when asked for (``pytest -m slow``).
+"""
 
 import os
 
-# Before NumPy loads: the matrices here are small, and a second thread only waits for the first.
+# Set before NumPy loads: the matrices here are small, and a second thread would only wait for the first.
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
@@ -18,6 +22,6 @@ def rounds(full: int, plain: int) -> int:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not JIT:
-        # NumPy scalars warn where compiled integers wrap around, as Philox wants them to.
+        # NumPy scalars warn where compiled integers silently wrap around, as the Philox generator requires.
         for item in items:
             item.add_marker(pytest.mark.filterwarnings("ignore:overflow encountered in scalar"))

@@ -48,7 +48,7 @@ def sqlite(tmp_path: Path) -> str:
     return str(tmp_path / "events.db")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.process)])
 def database(request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue(request.param)
 

@@ -39,10 +39,12 @@ def test_without_a_command_help_lists_all_of_them():
     assert all(words[0] in shown.stdout + shown.stderr for words in COMMANDS)
 
 
+@pytest.mark.process
 def test_the_installed_command_starts():
     assert run_in_child("--version") == (0, f"sketchbandits {__version__}\n", "")
 
 
+@pytest.mark.process
 def test_help_loads_no_plots_no_tables_and_nothing_of_the_service():
     extras = {"matplotlib", "polars", "starlette", "uvicorn", "pydantic", "psycopg", "httpx", "prometheus_client"}
     code = f"import sys, sketchbandits.cli.main; print(*{extras!r} & set(sys.modules))"

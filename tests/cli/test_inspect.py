@@ -11,7 +11,7 @@ import matplotlib.image
 import numpy as np
 import polars
 import pytest
-from command_line import Finished, files_in, play, run, start
+from command_line import Finished, files_in, run, start
 
 from sketchbandits import advise
 from sketchbandits.lab.advice import timing
@@ -40,7 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def done(folder: Path) -> Finished:
-    finished = play(
+    finished = run(
         "inspect", "items.csv", "--id-column", "item", *FLAGS, "--budget-us", "25", "--out", "deep/out", cwd=folder
     )
     assert finished.returncode == 0, finished.stderr
@@ -58,6 +58,7 @@ def arms_of(folder):
     return np.load(folder / "items.npy")
 
 
+@pytest.mark.process
 def test_the_report_is_that_of_advise_up_to_the_clock(done, folder):
     names = [f"no {i}" for i in range(31)]
     advice = advise(arms_of(folder), **MODEL, budget_us=25.0, features=list("abcde"), ids=names)
@@ -71,6 +72,7 @@ def test_the_report_is_that_of_advise_up_to_the_clock(done, folder):
     assert lines[-1] == os.path.join("deep", "out")
 
 
+@pytest.mark.process
 def test_the_files_hold_the_report_its_numbers_and_a_figure(done, folder):
     out = folder / "deep/out"
     assert files_in(out) == {"advice.txt", "advice.json", "advice.png"}
@@ -101,6 +103,7 @@ def test_every_kind_of_file_gives_the_same_facts(inspect, folder):
     assert not (folder / "results").exists()
 
 
+@pytest.mark.process
 def test_progress_says_what_is_done(done):
     assert all(line.startswith("inspecting: ") for line in done.stderr.splitlines())
     assert "clusters of rank" in done.stderr
@@ -141,6 +144,7 @@ def test_a_folder_that_cannot_be_made_still_leaves_the_report_on_the_screen(insp
     assert "Play " in stdout
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups")
 def test_ctrl_c_ends_with_one_line(tmp_path):
     np.save(tmp_path / "many.npy", np.random.default_rng(0).normal(size=(120_000, 40)).astype(np.float32))

@@ -88,6 +88,7 @@ def test_every_policy_can_be_used_up(name):
     library.use_everything(POLICIES[name].policy)
 
 
+@pytest.mark.process
 @compiled
 @pytest.mark.skipif(sys.platform == "win32", reason="the variable is read at start")
 def test_a_second_process_finds_everything(monkeypatch, tmp_path):

@@ -120,6 +120,7 @@ def test_the_command_line_draws_the_same_bar_at_once(terminal_there):
     assert "75%" in screen.getvalue()
 
 
+@pytest.mark.process
 def test_a_bar_that_does_not_open_loads_no_rich():
     code = (
         "import sys; from sketchbandits.progress import Bar, stages\n"

@@ -13,13 +13,15 @@ import matplotlib.image
 import numpy as np
 import polars
 import pytest
-from command_line import Finished, files_in, play, run_in_child, start
+from command_line import Finished, files_in, run, run_in_child, start
 
 from sketchbandits import CSLB, OFUL, SOFUL, UCB1, simulate
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.claims import CLAIMS
 from sketchbandits.lab.paper.reproduce import PaperPlan
 from sketchbandits.policies.registry import parse_policies
+
+pytestmark = pytest.mark.process
 
 COLUMNS = ["dataset", "normalize", "policy", "run", "rounds", "regret", "timed_rounds", "seconds", "warmup_seconds"]
 FIGURES = ("regret-1-2", "time-1-2", "regret-3-4", "time-3-4", "arms", "sizes", "growth")
@@ -60,15 +62,15 @@ def test_summary_holds_what_simulate_gives_for_these_seeds(summary):
     assert set(summary["policy"]) == {*paper.SHOWN, *TWINS}
     rows = {(row["dataset"], row["policy"], row["run"]): row for row in summary.iter_rows(named=True)}
     assert len(rows) == len(summary) == 2 * (len(paper.SHOWN) + len(TWINS)) * 2
-    for dataset, run in ((1, 0), (1, 1), (4, 1)):
-        env_seed, _, noise_seed = seeds(7, run)
+    for dataset, number in ((1, 0), (1, 1), (4, 1)):
+        env_seed, _, noise_seed = seeds(7, number)
         arms, env = paper.dataset(dataset).draw(env_seed)
         size = paper.DATASETS[dataset][2]
         policies = {"cslb": CSLB(arms, sketch_size=size), "soful": SOFUL(arms, sketch_size=size)}
         policies |= {"oful": OFUL(arms, arm_norm=1.0), "ucb1": UCB1(arms)}
         direct = simulate(env, policies, rounds=ROUNDS, seed=noise_seed)
         for name in policies:
-            row = rows[dataset, name, run]
+            row = rows[dataset, name, number]
             assert row["regret"] == pytest.approx(direct.final_regret[name][0], rel=1e-9)
             assert (row["normalize"], row["rounds"]) == ("max", ROUNDS)
             assert row["seconds"] > 0 and row["warmup_seconds"] > 0 and 0 < row["timed_rounds"] <= ROUNDS
@@ -149,7 +151,7 @@ def test_nothing_is_played_again_where_all_is_finished(summary, folder):
     journal = folder / "deep/out/runs.jsonl"
     before = journal.read_bytes()
     (folder / "deep/out/summary.csv").unlink()
-    again = play("reproduce", *TINY, "--out", "deep/out", cwd=folder)
+    again = run("reproduce", *TINY, "--out", "deep/out", cwd=folder)
     assert again.returncode == 0 and again.stderr.splitlines() == ["writing: figures, tables, report (100%) ..."]
     assert journal.read_bytes() == before
     assert polars.read_csv(folder / "deep/out/summary.csv").equals(summary)
@@ -187,7 +189,7 @@ def test_ctrl_c_keeps_finished_runs_and_the_next_call_continues_in_one_process(s
     assert files_in(tmp_path) == {"summary.csv", "runs.jsonl"}
     assert (tmp_path / "summary.csv").read_text() == "an older result"
     finished = (tmp_path / "runs.jsonl").read_bytes().count(b"\n")
-    again = play("reproduce", *TINY, "--jobs", "1", "--out", tmp_path)
+    again = run("reproduce", *TINY, "--jobs", "1", "--out", tmp_path)
     assert again.returncode == 0 and f": {finished} of " in again.stderr
     assert polars.read_csv(tmp_path / "summary.csv")["regret"].equals(summary["regret"])
     sweeps = [polars.read_csv(out / "sweeps.csv")["regret"] for out in (tmp_path, folder / "deep/out")]
@@ -195,7 +197,7 @@ def test_ctrl_c_keeps_finished_runs_and_the_next_call_continues_in_one_process(s
 
 
 def test_all_policies_can_be_played(tmp_path):
-    done = play(
+    done = run(
         "reproduce", "--policies", "all", "--rounds", "100", "--runs", "1", "--datasets", "3", "--normalize", "unit",
         "--jobs", "1", "--out", tmp_path,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars
 import pytest
-from command_line import files_in, play, run, run_in_child
+from command_line import files_in, run, run_in_child
 
 from sketchbandits import CSLB, UCB1, simulate
 from sketchbandits.environments import LinearEnvironment, isotropic_parameter
@@ -34,12 +34,13 @@ def arms_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.process
 def test_simulate_plays_the_same_from_every_kind_of_file(arms_file, tmp_path):
     regrets = []
     for name in ("items.npy", "items.csv", "items.parquet"):
         ids = () if name.endswith("npy") else ("--id-column", "item")
         out = tmp_path / name
-        done = play("simulate", "--arms", str(arms_file / name), *ids, *OWN, "--jobs", "1", "--out", str(out))
+        done = run("simulate", "--arms", str(arms_file / name), *ids, *OWN, "--jobs", "1", "--out", str(out))
         assert done.returncode == 0, done.stderr
         summary = polars.read_csv(out / "summary.csv")
         assert summary.columns == COLUMNS and set(summary["dataset"]) == {name}
@@ -64,24 +65,26 @@ def own_regrets(arms_file: Path, theta) -> list[float]:
     return [found[name, number] for name in ("cslb", "ucb1") for number in range(2)]
 
 
+@pytest.mark.process
 def test_simulate_takes_a_known_parameter_and_a_changed_one_is_not_mixed_up(arms_file, tmp_path):
     arguments = ("simulate", "--arms", str(arms_file / "items.npy"), *OWN, "--jobs", "1", "--out", str(tmp_path))
     for _ in range(2):
-        assert play(*arguments).returncode == 0
+        assert run(*arguments).returncode == 0
         drawn = polars.read_csv(tmp_path / "summary.csv")["regret"].to_list()
-        known = play(*arguments, "--theta", str(arms_file / "theta.npy"))
+        known = run(*arguments, "--theta", str(arms_file / "theta.npy"))
         assert known.returncode == 0, known.stderr
         given = polars.read_csv(tmp_path / "summary.csv")["regret"].to_list()
         assert given == pytest.approx(own_regrets(arms_file, lambda seed: np.full(6, 0.2)))
         assert given != drawn
 
 
+@pytest.mark.process
 def test_a_changed_file_is_played_again(tmp_path):
     arms = np.random.default_rng(4).normal(size=(9, 4)) / 4
     regrets = []
     for factor in (1.0, 0.5, 1.0):
         np.save(tmp_path / "arms.npy", factor * arms)
-        done = play(
+        done = run(
             "simulate", "--arms", "arms.npy", "--policies", "ucb1", "--rounds", "200", "--runs", "1", cwd=tmp_path
         )
         assert done.returncode == 0, done.stderr
@@ -117,9 +120,10 @@ def test_simulate_refuses_in_one_line(arms_file, arguments, code, message):
     assert files_in(arms_file) == before and refused.stdout == ""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("generator", ["correlated", "heavy-tailed", "subspaces"])
 def test_simulate_plays_generated_arms(generator, tmp_path):
-    done = play(
+    done = run(
         "simulate", "--generator", generator, "--n-arms", "24", "--dim", "7", "--policies", "ucb1,linucb", "--rounds",
         "120", "--runs", "2", "--jobs", "1", "--out", str(tmp_path),
     )  # fmt: skip
@@ -141,15 +145,17 @@ def test_a_folder_that_cannot_be_made_is_refused_before_the_first_round(tmp_path
 SHORT = ("--policies", "ucb1", "--rounds", "200", "--runs", "2", "--jobs", "1")
 
 
+@pytest.mark.process
 def test_a_disk_error_at_the_end_is_one_line_and_leaves_nothing_half_written(tmp_path):
     (tmp_path / "summary.csv" / "inside").mkdir(parents=True)  # a file cannot replace it
-    refused = play("simulate", *SHORT, "--out", ".", cwd=tmp_path)
+    refused = run("simulate", *SHORT, "--out", ".", cwd=tmp_path)
     assert refused.returncode == 1
     assert refused.stderr.splitlines()[-1].startswith("--out must be a folder that can be written to, got '.': ")
     assert "Traceback" not in refused.stderr
     assert not any(path.name.startswith(".unfinished") for path in tmp_path.iterdir())
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits")
 def test_a_full_disk_is_one_line_and_the_runs_before_it_are_kept(tmp_path):
     def small_files() -> None:
@@ -159,4 +165,4 @@ def test_a_full_disk_is_one_line_and_the_runs_before_it_are_kept(tmp_path):
     assert refused.returncode == 1, refused.stderr
     assert refused.stderr.splitlines()[-1].startswith("--out must be a folder that can be written to, got '.': ")
     assert "Traceback" not in refused.stderr
-    assert play("simulate", *SHORT, "--out", ".", cwd=tmp_path).returncode == 0
+    assert run("simulate", *SHORT, "--out", ".", cwd=tmp_path).returncode == 0

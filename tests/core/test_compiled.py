@@ -56,6 +56,7 @@ def run(code, source, cache):
     return int(compiled), float(bound)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not JIT, reason="nothing is compiled")
 def test_a_second_process_compiles_nothing_and_an_edited_callee_is_noticed(tmp_path):
     source = tmp_path / "source"
@@ -74,6 +75,7 @@ def test_a_second_process_compiles_nothing_and_an_edited_callee_is_noticed(tmp_p
     assert edited > 0 and larger > bound
 
 
+@pytest.mark.process
 def test_importing_the_library_loads_no_plotting_or_tables():
     code = (
         "import sys, sketchbandits; print([m for m in ('matplotlib', 'polars', 'rich', 'typer') if m in sys.modules])"

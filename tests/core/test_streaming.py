@@ -412,6 +412,7 @@ def test_it_learns_a_stream_of_subspaces_and_labelled_data():
     assert policy.state.radius["noise"] == 0.2 and policy.state.radius["theta_norm"] == 1.0
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not JIT, reason="it measures compiled rounds")
 def test_the_benchmark_shows_every_case():
     script = Path(__file__).parents[2] / "benchmarks" / "streaming.py"

@@ -37,6 +37,7 @@ for policy in (MultiscaleCSLB(arms, sketch_size=3), CSLB(arms, sketch_size=3, ra
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not JIT, reason="plain Python holds the global lock")
 def test_racing_calls_wait_and_nothing_is_lost():
     done = subprocess.run([sys.executable, "-c", RACE], capture_output=True, text=True, timeout=300)

@@ -591,6 +591,7 @@ def test_ids_that_are_no_text(write, ids, kind):
 # --- cost ---
 
 
+@pytest.mark.process
 def test_polars_is_loaded_only_for_tables(write, values):
     code = (
         "import sys; from sketchbandits import arms_file as a; a.read_arms(sys.argv[1]); print('polars' in sys.modules)"

@@ -502,6 +502,7 @@ def test_a_folder_that_cannot_be_made_is_refused(command, tmp_path):
     assert stderr.startswith("--out must be a folder that can be written to, got ")
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not JIT, reason="it starts a process")
 def test_the_script_runs_from_any_folder(tmp_path):
     script = Path(bench.__file__).absolute()

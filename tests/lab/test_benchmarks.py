@@ -57,6 +57,7 @@ def test_textbook_ucb1_chooses_the_arms_of_ucb1():
     assert played.counts.tolist() == found.counts.tolist() == expected.counts.tolist()
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not JIT, reason="it measures compiled loops")
 def test_rounds_reports_every_target(tmp_path):
     path = tmp_path / "rounds.json"

@@ -36,6 +36,7 @@ def test_the_readme_gives_the_commands_that_ci_runs():
     assert "pip install ." in install and "sketchbandits reproduce" in install
 
 
+@pytest.mark.process
 def test_commands_named_in_documents_exist():
     text = "".join((ROOT / page).read_text() for page in [*PAGES, "CONTRIBUTING.md", "CHANGELOG.md"])
     for command in set(re.findall(r"(?:bin/|`)sketchbandits ([a-z]+)\b", text)):

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from rating_files import random_events, write_grouplens, write_recbole
 
+pytestmark = pytest.mark.process
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ENV = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
 

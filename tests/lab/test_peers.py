@@ -192,6 +192,7 @@ def test_only_names_are_installed(tmp_path):
     assert [part for part in commands.command[4:] if not part.startswith("--")] == ["peer>=1"]
 
 
+@pytest.mark.process
 def test_a_peer_is_held_to_one_thread_and_does_not_see_us(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
@@ -212,6 +213,7 @@ def started(log):
     raise AssertionError("the process did not start")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "ending", [KeyboardInterrupt(), subprocess.TimeoutExpired("python", 60)], ids=["ctrl-c", "time"]
 )

@@ -81,6 +81,7 @@ def no_children(seconds=5.0):
 # --- the same numbers ---
 
 
+@pytest.mark.process
 def test_processes_do_not_change_the_numbers_and_timed_runs_are_played_alone(journal, tmp_path, played, monkeypatch):
     monkeypatch.setattr(pool, "INTERVAL", 0.01)
     untimed = tasks_of("cslb,lints,soful:exploration=ts,ucb1", runs=2)
@@ -217,6 +218,7 @@ def test_cores_are_counted():
 LONG = rounds(100_000, 800)
 
 
+@pytest.mark.process
 def test_an_error_in_a_worker_arrives_and_leaves_what_was_finished(journal, tmp_path):
     path = tmp_path / "arms.npy"
     np.save(path, np.random.default_rng(0).standard_normal((N, D)))
@@ -234,6 +236,7 @@ def test_an_error_in_a_worker_arrives_and_leaves_what_was_finished(journal, tmp_
         assert np.array_equal(outcome.regret, task.play().regret)
 
 
+@pytest.mark.process
 def test_an_error_in_this_process_leaves_what_was_finished(journal, monkeypatch):
     def refused(self, task, outcome, append=RunJournal.append):
         if len(self.read(tasks)) == 2:
@@ -248,6 +251,7 @@ def test_an_error_in_this_process_leaves_what_was_finished(journal, monkeypatch)
     assert len(journal.read(tasks)) == 2
 
 
+@pytest.mark.process
 def test_workers_are_stopped_in_the_middle_of_long_runs(journal):
     def interrupt(stage, what, share):
         if stage == PLAYING and share > 0.0:
@@ -260,6 +264,7 @@ def test_workers_are_stopped_in_the_middle_of_long_runs(journal):
     assert not journal.path.exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_an_interrupted_experiment_goes_on_where_it_stopped(journal, tmp_path, played, monkeypatch, jobs):
     monkeypatch.setattr(pool, "INTERVAL", 0.01)
@@ -354,6 +359,7 @@ def ends(leader, seconds):
     return not session_of(leader)
 
 
+@pytest.mark.process
 @PROC
 def test_workers_end_when_their_parent_is_killed(start):
     process = start("wait")
@@ -365,6 +371,7 @@ def test_workers_end_when_their_parent_is_killed(start):
     assert ends(process.pid, 5.0)
 
 
+@pytest.mark.process
 @PROC
 def test_a_worker_that_is_killed_is_an_error_and_ends_the_others(start):
     process = start("kill one")

@@ -104,6 +104,7 @@ def in_a_new_process(code, **environment):
     return done.stdout.split()
 
 
+@pytest.mark.process
 def test_keys_are_the_same_in_every_process():
     code = CHILD.format(folders=[str(folder) for folder in Path(__file__).parents[:2]])
     assert in_a_new_process(code, PYTHONHASHSEED="3") == [task.key for task in (TASK, *other_tasks())]
@@ -125,6 +126,7 @@ def test_a_copy_elsewhere_has_the_same_stamp(copied):
     assert stamp.__wrapped__() == stamp()
 
 
+@pytest.mark.process
 def test_a_byte_of_any_source_that_a_run_passes_through_changes_the_stamp(copied):
     loaded = {name.removeprefix("sketchbandits").strip(".").replace(".", "/") for name in in_a_new_process(PLAYED)}
     sources_of = {path.relative_to(copied).as_posix() for path in copied.rglob("*.py")}

@@ -289,12 +289,14 @@ def test_the_key_is_not_shown():
         assert repr(client) == "Client('http://127.0.0.1:8000', bandit='default')"
 
 
+@pytest.mark.process
 def test_without_httpx_the_extra_is_named():
     code = "import sys; sys.modules['httpx'] = None; import sketchbandits; import sketchbandits.client"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "ImportError: sketchbandits.client needs httpx: pip install 'sketchbandits[service]'" in done.stderr
 
 
+@pytest.mark.process
 def test_the_package_does_not_load_the_client():
     code = "import sys, sketchbandits; sys.exit('httpx' in sys.modules or 'sketchbandits.client' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import pytest
 from service_tools import COMPILED
 from test_old_log import old_state
 
@@ -37,6 +38,7 @@ run("log", state)
 """
 
 
+@pytest.mark.process
 def test_log_and_replay_run_without_the_service_packages(old_state, tmp_path):
     state = tmp_path / "state"
     state.mkdir()

@@ -10,6 +10,8 @@ import pytest
 from browser import Visit, chromium, playwright, visit
 from fake_service import NOW, FakeService, arm, bandit, minute
 
+pytestmark = pytest.mark.process
+
 DASH = "\N{EN DASH}"
 KEY = "sb_0123456789ab_" + "k" * 43
 HOSTILE = '<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'

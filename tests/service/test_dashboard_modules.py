@@ -8,6 +8,8 @@ import pytest
 from browser import Visit, chromium, visit
 from fake_service import DASHBOARD, NOW, FakeService, minute
 
+pytestmark = pytest.mark.process
+
 DASH = "\N{EN DASH}"
 
 

@@ -2,6 +2,7 @@
 
 import signal
 
+import pytest
 from browser import chromium, playwright, visit
 from service_tools import Process, write_arms
 from test_serve import ask
@@ -11,6 +12,7 @@ from sketchbandits.service.keys import ADMIN, KeyRing
 expect = playwright.expect
 
 
+@pytest.mark.process
 def test_the_page_follows_a_real_service(tmp_path):
     state = tmp_path / "state"
     service = Process(state, "--arms", write_arms(tmp_path / "arms.npy"), "--policy", "multiscale:sketch_size=2")

@@ -109,6 +109,7 @@ class TestContract:
                 thread.join()
             assert log.last.seq == 4
 
+    @pytest.mark.process
     def test_one_writer_at_a_time_until_it_is_killed(self, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
         writer = (
             "import sys; from sketchbandits.service.log import open_log;"

@@ -20,6 +20,7 @@ from sketchbandits.service.log.events import START
 from sketchbandits.service.log.postgres import log as postgres_log
 
 __all__ = ["database", "postgres", "server", "sqlite"]  # fixtures
+pytestmark = pytest.mark.process
 
 
 class TestPostgres:

@@ -82,6 +82,7 @@ def logged(state):
     return decided, rewarded
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["kill", "term"])
 def test_nothing_acknowledged_is_lost_and_the_next_decisions_are_the_same(tmp_path, arms, how):
     state = tmp_path / "state"
@@ -115,6 +116,7 @@ def test_nothing_acknowledged_is_lost_and_the_next_decisions_are_the_same(tmp_pa
     assert again.stop(signal.SIGINT) == 0
 
 
+@pytest.mark.process
 def test_a_slow_request_is_ended_and_others_are_served(tmp_path, arms, monkeypatch):
     code = (
         "import sys; from sketchbandits.service.http import server as serve; serve.REQUEST_SECONDS = 0.5;"
@@ -152,6 +154,7 @@ def test_a_slow_request_is_ended_and_others_are_served(tmp_path, arms, monkeypat
         assert process.wait(PATIENCE) == 0
 
 
+@pytest.mark.process
 def test_keys_are_made_listed_and_revoked_while_it_runs(tmp_path, arms, command):
     state = tmp_path / "state"
     service = Process(state, "--arms", arms, *UCB1)
@@ -196,6 +199,7 @@ def test_what_serve_refuses(tmp_path, arms, command):
     busy.close()
 
 
+@pytest.mark.process
 def test_a_state_folder_has_one_service_and_keeps_its_rules(tmp_path, arms, command):
     state = tmp_path / "state"
     service = Process(state, "--arms", arms, *UCB1)
@@ -212,6 +216,7 @@ def test_a_state_folder_has_one_service_and_keeps_its_rules(tmp_path, arms, comm
     assert again.stop(signal.SIGTERM) == 0
 
 
+@pytest.mark.process
 def test_a_log_that_is_gone_is_not_begun_again(tmp_path, arms, command):
     state = tmp_path / "state"
     service = Process(state, "--arms", arms, *UCB1)
@@ -242,6 +247,7 @@ def test_a_recovery_can_be_stopped(tmp_path):
     run(check())
 
 
+@pytest.mark.process
 def test_log_checks_and_cuts(tmp_path, arms, command):
     state = tmp_path / "state"
     service = Process(state, "--arms", arms, *UCB1)

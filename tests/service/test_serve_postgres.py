@@ -13,6 +13,7 @@ from sketchbandits.client import Client
 from sketchbandits.service.log import open_log
 
 __all__ = ["command"]
+pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")

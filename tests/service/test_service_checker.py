@@ -79,6 +79,7 @@ def test_what_a_service_wrote_is_consistent(written):
     assert max(account.deviation for account in found.accounts.values()) > 0.0
 
 
+@pytest.mark.process
 def test_it_is_a_command(written, tmp_path):
     command = [sys.executable, checker.__file__]
     done = subprocess.run([*command, str(written)], capture_output=True, text=True, check=True)

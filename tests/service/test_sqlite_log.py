@@ -35,6 +35,7 @@ while True:
 
 
 class TestSqlite:
+    @pytest.mark.process
     def test_what_was_acknowledged_survives_a_kill(self, sqlite: str) -> None:
         acknowledged = 0
         for round in range(3):
@@ -61,6 +62,7 @@ class TestSqlite:
             stored += log.append([event(90_000)])
         assert recovered(sqlite) == (stored, [])
 
+    @pytest.mark.process
     def test_a_really_full_disk(self, tmp_path: Path) -> None:
         if (
             os.geteuid()
