@@ -2,11 +2,17 @@
 
     python benchmarks/service/checker.py STATE_OR_DB [--choices 2000]
 
-Of the service nothing is imported. Checked are the chain and the numbering; that every decision is of arms that were
-there, free to play and available, with the right probability and the coin that the seed gives; that every reward is of
-a decision of its bandit, for the arm decided, and the only one; that defaults came after the deadline and with its
-value; every logged bound, and of the choices as many as asked for, against the slow twins in `twins.py`; and snapshots,
-where there are any, against the log. Exit code 1 and the first inconsistency, if there is one.
+Nothing of the service is imported, and policies only to load snapshots. It checks
+
+- the chain of checksums and the numbering;
+- that every decision is of arms that existed, were active and available, with the right probability, and explored as
+  the seed demands;
+- that every reward is of a decision of its bandit, for the arm decided, and the only one;
+- that defaults came after the deadline and with its value;
+- every logged bound, and as many choices as asked for, against the slow twins in `twins.py`;
+- snapshots, where there are any, against the log.
+
+It prints the first inconsistency, if there is one, and then exits with code 1.
 
 A group of requests is committed together and planned at one time of the clock: consecutive decisions and rewards with
 the same time are a group, and its decisions know nothing of its rewards.
@@ -25,6 +31,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from accounts import Account, Inconsistent, require
+
+from sketchbandits.policies.registry import POLICIES
 
 BANDIT, ARMS_ADDED, ARMS_REMOVED, DECISION, REWARD, DEFAULT = range(1, 7)
 APPLICATION, FORMAT = 0x5342_4C47, 1
@@ -172,10 +180,7 @@ def compare(checker, folder):
     """Counts and sums of a snapshot are exactly those of the log."""
     for name, account in checker.accounts.items():
         kept = json.loads((folder / f"{name}.json").read_text())
-        with np.load(folder / f"{name}.npz") as arrays:
-            counts = arrays["state.counts"]
-            if "state.place" in arrays:
-                counts = counts[arrays["state.place"][0, : len(account.ids)]]
+        counts = POLICIES[kept["config"]["policy"]].policy.load(folder / f"{name}.npz").counts
         found = {
             "totals": kept["totals"],
             "reward sums": kept["reward_sums"],
