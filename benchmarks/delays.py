@@ -161,12 +161,12 @@ def print_room() -> None:
         policy, noise, cells = POLICIES[name](env.arms, 5), np.random.default_rng(0), []
         for before, count in zip((0, *rewards), rewards, strict=False):
             policy.play_rounds(env.means, env.gaps, env.draw_noise(noise, count - before))
-            outlook, picks = policy._outlook(), policy.select_many(100)
+            pending, picks = policy._pending_bounds(), policy.select_many(100)
             arms, picked = np.ones(env.n_arms, np.bool_), np.empty(1, np.int64)
             within = 0
-            while within < 100 and not outlook.level[FULL].any():
-                decide(outlook, picks[within : within + 1], arms, picked)
-                within += not outlook.level[FULL].any()
+            while within < 100 and not pending.level[FULL].any():
+                decide(pending, picks[within : within + 1], arms, picked)
+                within += not pending.level[FULL].any()
             cells.append(str(within))
         print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
 

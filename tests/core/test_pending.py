@@ -144,18 +144,18 @@ def test_no_bound_falls_below_that_from_observed_rewards(name):
     for X in ARMS.values():
         for count in (0, 25, 80):
             policy = taught(POLICIES[name], X, count)
-            outlook, picks = policy._outlook(), np.empty(1, np.int64)
-            slots = outlook.place[ahead.SLOT_OF, :N]
-            arms, ratios = generator.integers(0, N, 40), outlook.level[ahead.RATIO]
-            observed, widths = policy.bounds(), outlook.stats[ahead.WIDTH2].copy()
+            pending, picks = policy._pending_bounds(), np.empty(1, np.int64)
+            slots = pending.place[ahead.SLOT_OF, :N]
+            arms, ratios = generator.integers(0, N, 40), pending.level[ahead.RATIO]
+            observed, widths = policy.bounds(), pending.stats[ahead.WIDTH2].copy()
             for i in range(0, 40, 8):
-                ahead.decide(outlook, arms[i : i + 8], np.ones(N, np.bool_), picks)
-                ahead.fill(outlook.model, outlook)
-                bounds = outlook.stats[ahead.CAPPED, slots]
+                ahead.decide(pending, arms[i : i + 8], np.ones(N, np.bool_), picks)
+                ahead.fill(pending.model, pending)
+                bounds = pending.stats[ahead.CAPPED, slots]
                 assert (bounds >= observed - 1e-9 * (1 + np.abs(observed))).all()
-                assert (outlook.stats[ahead.WIDTH2] <= widths).all()
+                assert (pending.stats[ahead.WIDTH2] <= widths).all()
                 assert ratios[:-1].max() <= ratios[-1] <= ahead.LIMIT
-                assert outlook.place[ahead.PULLS].sum() == i + 8
+                assert pending.place[ahead.PULLS].sum() == i + 8
             reached.append(ratios[-1])
     assert max(reached) > 1.5
 
@@ -171,7 +171,7 @@ def test_what_is_known_or_pending_only_grows_whichever_reward_comes_first(name):
         else:
             waiting.append(policy.select(pending=waiting))
         policy.select(pending=waiting)
-        widths = policy._remembered.outlook.stats[ahead.WIDTH2]
+        widths = policy._kept_bounds.pending.stats[ahead.WIDTH2]
         assert (widths <= last * (1 + 1e-9)).all()
         last = widths.copy()
 

@@ -13,11 +13,8 @@ from conftest import JIT, rounds
 from sketchbandits import MultiscaleCSLB, simulate
 from sketchbandits.confidence import radius_value
 from sketchbandits.environments import LabelledEnvironment
-from sketchbandits.policies.streaming.clusters import LEAK, LOGDET, OWN, REACH, RIDGE, SHARE, VIEW, VIEW_RADIUS
+from sketchbandits.policies.streaming.clusters import OWN, VIEW
 from sketchbandits.policies.streaming.policy import division
-from sketchbandits.policies.streaming.pool import FRUITLESS, MOST, SIZE
-from sketchbandits.policies.streaming.rounds import IN_SPACE, REWARDS
-from sketchbandits.policies.streaming.rounds import LOGDET as SPACE_LOGDET
 from sketchbandits.snapshot import leaves
 
 
@@ -91,21 +88,21 @@ def test_contexts_in_general_position_open_no_cluster_and_rest_the_search():
     policy, generator = MultiscaleCSLB.contextual(dim=9, sketch_size=4), np.random.default_rng(0)
     policy.update_many(generator.normal(size=(400, 9)), np.zeros(400))
     assert policy.n_clusters == 0
-    assert policy.state.meter[IN_SPACE] == 400
-    assert 5 <= policy.state.pool.ticks[FRUITLESS] <= 10  # it lets ever more contexts pass, else 40
+    assert policy.state.meter["in_space"][0] == 400
+    assert 5 <= policy.state.pool.control["fruitless"][0] <= 10  # it lets ever more contexts pass, else 40
 
 
 def test_parallel_contexts_are_no_span():
     policy = MultiscaleCSLB.contextual(dim=9, sketch_size=4)
     policy.update_many(np.outer(np.arange(1.0, 30.0), np.arange(9.0)), np.zeros(29))
-    assert policy.n_clusters == 0 and policy.state.pool.ticks[SIZE] == 1
+    assert policy.n_clusters == 0 and policy.state.pool.control["size"][0] == 1
 
 
 def test_a_zero_context_teaches_nothing():
     policy = MultiscaleCSLB.contextual(dim=6)
     policy.update(np.zeros(6), 3.0)
     assert policy.bounds(np.zeros((1, 6))) == 0.0
-    assert policy.state.meter[REWARDS] == 1 and policy.state.meter[IN_SPACE] == 0
+    assert policy.state.meter["rewards"][0] == 1 and policy.state.meter["in_space"][0] == 0
 
 
 def test_clusters_do_not_depend_on_rewards():
@@ -118,7 +115,7 @@ def test_clusters_do_not_depend_on_rewards():
     for name in ("ranks", "bases", "probes"):
         assert np.array_equal(getattr(one.state.clusters, name), getattr(other.state.clusters, name))
     assert all(map(np.array_equal, one.state.pool, other.state.pool))
-    assert one.state.meter[IN_SPACE] == other.state.meter[IN_SPACE]
+    assert one.state.meter["in_space"][0] == other.state.meter["in_space"][0]
 
 
 @pytest.mark.parametrize(("off", "tolerance"), [(1e-3, 2e-2), (1e-9, 1e-6)])
@@ -139,7 +136,7 @@ def test_the_budget_pays_for_rewards_in_the_space():
     for budget in (0, 500, 10**6):
         policy = MultiscaleCSLB.contextual(dim=15, sketch_size=5, budget=budget, noise=0.1)
         play(policy, env, 200)
-        booked.append(policy.state.meter[IN_SPACE])
+        booked.append(policy.state.meter["in_space"][0])
     assert booked[0] < 60 and booked[2] == 200
     assert booked[1] == pytest.approx(booked[0] + 200 * 500 / (7 * 15**2), rel=0.2)  # a row and a view: 7 d^2
 
@@ -226,11 +223,11 @@ def ellipsoids(policy, theta):
         truth = clusters.bases[k, :r] @ theta
         factor = clusters.factor[k, :, :r, :r]
         error = np.linalg.norm(factor[OWN] @ (clusters.theta[k, OWN, :r] - truth))
-        found["own"].append((error, level[REACH], np.sqrt(level[RIDGE]) * S))
+        found["own"].append((error, level["reach"], np.sqrt(level["ridge"]) * S))
         error = np.linalg.norm(np.linalg.solve(factor[VIEW].T, clusters.theta[k, VIEW, :r] - truth))
-        found["view"].append((error, level[VIEW_RADIUS], 0.0))
+        found["view"].append((error, level["view_radius"], 0.0))
     error = np.linalg.norm(space.factor @ (space.theta - theta))
-    found["space"].append((error, radius_value(space.radius[0], 0.0, policy.state.meter[SPACE_LOGDET]), 0.0))
+    found["space"].append((error, radius_value(space.radius[0], 0.0, policy.state.meter["logdet"][0]), 0.0))
     return found
 
 
@@ -251,9 +248,9 @@ def test_every_ellipsoid_covers_in_enough_runs_and_halved_ones_do_not():
                 for error, radius, bias in sets:
                     missed[kind][run] |= error > radius, error > bias + (radius - bias) / 2
     level = policy.state.clusters.level[:2]
-    betas = np.sqrt(R**2 * (level[:, LOGDET] + 2 * level[:, SHARE]) + level[:, RIDGE] * S**2)
-    np.testing.assert_allclose(level[:, REACH], betas, rtol=1e-6)
-    np.testing.assert_allclose(np.exp(-level[:, SHARE]), [0.9 * DELTA / 2, 0.9 * DELTA / 6])
+    betas = np.sqrt(R**2 * (level["logdet"] + 2 * level["share"]) + level["ridge"] * S**2)
+    np.testing.assert_allclose(level["reach"], betas, rtol=1e-6)
+    np.testing.assert_allclose(np.exp(-level["share"]), [0.9 * DELTA / 2, 0.9 * DELTA / 6])
     share = np.mean(np.any([found[:, 0] for found in missed.values()], axis=0))
     assert share <= DELTA
     assert min(found[:, 1].mean() for found in missed.values()) > 0.5  # the controls
@@ -281,10 +278,10 @@ def test_bounds_hold_with_adversarial_residuals_and_fail_without_the_two_terms()
         assert x @ theta <= scales["cluster"][0]
         if np.isfinite(scales["cluster"][0]):
             level, z = clusters.level[0], clusters.bases[0] @ x
-            reach = level[REACH] - np.sqrt(level[LEAK])
+            reach = level["reach"] - np.sqrt(level["leak"])
             width = np.linalg.norm(np.linalg.solve(clusters.factor[0, OWN].T, z))
             violated += x @ theta > z @ clusters.theta[0, OWN] + reach * width
-    assert policy.n_clusters == 1 and clusters.level[0, LEAK] > 0
+    assert policy.n_clusters == 1 and clusters.level["leak"][0] > 0
     assert violated > 50  # the control
 
 
@@ -319,7 +316,7 @@ def test_when_memory_is_used_up_later_contexts_have_the_space_or_the_prior_only(
     for memory, said in ((30_000, "space"), (12_000, "prior")):
         policy = MultiscaleCSLB.contextual(dim=40, sketch_size=3, memory=memory, noise=0.01)
         play(policy, env, 300)
-        assert 0 < policy.n_clusters == policy.state.clusters.ticks[1] < 8
+        assert 0 < policy.n_clusters == policy.state.clusters.size["most"][0] < 8
         scales = policy.scales(env.draw(generator, 200))
         outside = np.isinf(scales["cluster"])
         assert 0 < outside.sum() < 200
@@ -379,7 +376,7 @@ def test_few_dimensions(dim):
         contexts = generator.normal(size=(4, dim))
         policy.update(contexts[policy.select(contexts)], 0.5)
     assert np.isfinite(policy.bounds(contexts)).all()
-    assert policy.state.pool.ticks[MOST] <= dim
+    assert policy.state.pool.control["most"][0] <= dim
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e6])
@@ -408,7 +405,7 @@ def test_it_learns_a_stream_of_subspaces_and_labelled_data():
     policy = MultiscaleCSLB.contextual(dim=9, noise=0.2)
     result = simulate(labelled, {"multiscale": policy}, rounds=rounds(400, 150), seed=0)
     assert result.final_regret["multiscale"][0] < 0.3 * result.rounds * 2 / 3
-    assert policy.state.meter[REWARDS] == 0  # a copy has played
+    assert policy.state.meter["rewards"][0] == 0  # a copy has played
     assert policy.state.radius["noise"] == 0.2 and policy.state.radius["theta_norm"] == 1.0
 
 

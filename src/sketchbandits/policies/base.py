@@ -20,7 +20,7 @@ from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies import rounds
 from sketchbandits.policies.guard import Guarded, all_or_nothing, exclusive
 from sketchbandits.policies.inputs import checked_arms, checked_mask, checked_pair, checked_rewards
-from sketchbandits.policies.pending.rule import ARM_AT, Mask, Outlook, Recollection, decide
+from sketchbandits.policies.pending.rule import ARM_AT, KeptBounds, Mask, PendingBounds, decide
 from sketchbandits.policies.rounds import RECORD, UPDATE, take_step
 
 
@@ -28,8 +28,8 @@ class Policy(Guarded):
     """A policy on a fixed arm set: `select`, `update`, `bounds`, `estimates`, batches, `save`, `load`, `copy`.
 
     Subclasses check their parameters, fill ``self.settings`` with all of them, build ``self.state`` inside
-    ``with self._warm_up():`` and implement `bounds`, `estimates`, `_outlook` and `_state_type`; the fields of the
-    state's type say what a saved file must hold (`sketchbandits.snapshot`).
+    ``with self._warm_up():`` and implement `bounds`, `estimates`, `_pending_bounds` and `_state_type`; the fields of
+    the state's type say what a saved file must hold (`sketchbandits.snapshot`).
     """
 
     #: Whether `simulate` and the service pass pending decisions to the policy unless asked otherwise: True
@@ -38,7 +38,7 @@ class Policy(Guarded):
     state: Any
     settings: dict[str, Any]
     warmup_seconds: float = 0.0
-    _remembered: Recollection | None = None  # of the last choice among pending decisions; no part of the state
+    _kept_bounds: KeptBounds | None = None  # of the last choice among pending decisions; no part of the state
 
     def __init__(self, arms: ArrayLike) -> None:
         self.arms = validate.matrix("arms", arms)
@@ -100,17 +100,17 @@ class Policy(Guarded):
         if count == 0:
             return picks
         # Taken out while it is changed: another thread that reads builds its own.
-        remembered: Recollection | None = self.__dict__.pop("_remembered", None)
-        if remembered is None or not remembered.knows(self.state, self.n_arms, waiting):
+        kept: KeptBounds | None = self.__dict__.pop("_kept_bounds", None)
+        if kept is None or not kept.knows(self.state, self.n_arms, waiting):
             rewards = int(self.state.counts.sum())
-            remembered = Recollection(self.state, self.n_arms, rewards, waiting[:0], self._outlook())
-        arm_at = remembered.outlook.place[ARM_AT]
+            kept = KeptBounds(self.state, self.n_arms, rewards, waiting[:0], self._pending_bounds())
+        arm_at = kept.pending.place[ARM_AT]
         among = allowed[arm_at] & (arm_at >= 0)
-        decide(remembered.outlook, waiting[remembered.waiting.size :], among, picks)
-        self._remembered = remembered._replace(waiting=np.concatenate([waiting, picks[:-1]]))
+        decide(kept.pending, waiting[kept.waiting.size :], among, picks)
+        self._kept_bounds = kept._replace(waiting=np.concatenate([waiting, picks[:-1]]))
         return picks
 
-    def _outlook(self) -> Outlook:
+    def _pending_bounds(self) -> PendingBounds:
         """What the policy says of its arms, ready for pending pulls: see `policies.pending`."""
         raise NotImplementedError
 
@@ -239,7 +239,7 @@ class Policy(Guarded):
         twin.__dict__.update(self.__getstate__())
         twin.settings = dict(self.settings)
         twin.state = snapshot.copy_state(self.state)
-        twin._remembered = None
+        twin._kept_bounds = None
         return twin
 
     @exclusive

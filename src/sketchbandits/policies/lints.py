@@ -187,7 +187,7 @@ class LinTS(ContextualForm, RidgePolicy):
         self.state.key[:] = new_key(validate.generator(seed))
         renew_choice(self.state)
 
-    _outlook = Policy._outlook  # pending decisions are spread by draws, not by bounds
+    _pending_bounds = Policy._pending_bounds  # pending decisions are spread by draws, not by bounds
 
     def _picks(self, count: int, allowed: Mask, waiting: Ints) -> Ints:
         picks = np.empty(count, np.int64)

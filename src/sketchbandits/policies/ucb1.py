@@ -20,7 +20,7 @@ from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, Ints, add_exactly, tied_argmax
 from sketchbandits.policies.changing_arms import OneFit, widened
 from sketchbandits.policies.guard import exclusive
-from sketchbandits.policies.pending.rule import PULLS, WIDTH2, Outlook, new_outlook, register_outlook
+from sketchbandits.policies.pending.rule import PULLS, WIDTH2, PendingBounds, new_bounds, register_model
 from sketchbandits.policies.rounds import DONE, LOST, SUM, register
 
 MEAN, SPREAD = range(2)  # SPREAD: 1/sqrt(n), +inf before the first reward
@@ -88,18 +88,18 @@ class Counts(NamedTuple):
 
 
 @kernel
-def discount(model: Counts, outlook: Outlook, slot: int) -> None:
+def discount(model: Counts, pending: PendingBounds, slot: int) -> None:
     """A pending pull counts as one that was played, also for an arm without rewards."""
-    outlook.stats[WIDTH2, slot] = 1.0 / (model.counts[slot] + outlook.place[PULLS, slot])
+    pending.stats[WIDTH2, slot] = 1.0 / (model.counts[slot] + pending.place[PULLS, slot])
 
 
 @kernel
-def always_fits(model: Counts, outlook: Outlook, slot: int) -> bool:
+def always_fits(model: Counts, pending: PendingBounds, slot: int) -> bool:
     """No guarantee, no limit."""
     return True
 
 
-register_outlook(Counts, discount=discount, fits=always_fits)
+register_model(Counts, discount=discount, fits=always_fits)
 
 
 class UCB1(OneFit):
@@ -165,9 +165,9 @@ class UCB1(OneFit):
         """The mean of every arm's own rewards, 0 for an arm without any."""
         return np.array(self.state.stats[MEAN])
 
-    def _outlook(self) -> Outlook:
+    def _pending_bounds(self) -> PendingBounds:
         stats = np.stack([self.state.stats[MEAN], self.state.stats[SPREAD] ** 2])
-        return new_outlook(Counts(self.state.counts), stats, radius_of(self.state))
+        return new_bounds(Counts(self.state.counts), stats, radius_of(self.state))
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

@@ -45,8 +45,8 @@ from sketchbandits.policies.cslb.layout import CAP, CLUSTER, EVERY, N_STATS, NEG
 from sketchbandits.policies.cslb.saved import check_fits, check_literal
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Radius, Shared, called_radius, check_radius, check_shared, radius_record
-from sketchbandits.policies.pending.clusters import cluster_outlook
-from sketchbandits.policies.pending.rule import Outlook
+from sketchbandits.policies.pending.clusters import cluster_bounds
+from sketchbandits.policies.pending.rule import PendingBounds
 from sketchbandits.policies.rounds import MEAN, WIDTH2
 from sketchbandits.snapshot import Saved
 
@@ -199,11 +199,11 @@ class CSLB(ChangingClusters):
         later = partitions * (partitions + 1) * (count + 1) if partitions > 1 else count
         return math.log(later / self.settings["delta"])
 
-    def _outlook(self) -> Outlook:
+    def _pending_bounds(self) -> PendingBounds:
         state, radius = self.state, self.state.clusters["beta"]
         if self.settings["radius"] == "paper":
             radius = np.full_like(radius, radius_value(state.control[0]["radius"], state.control[0]["round"], 0.0))
-        return cluster_outlook(state, radius)
+        return cluster_bounds(state, radius)
 
     @property
     @exclusive

@@ -29,7 +29,7 @@ from sketchbandits.policies.changing_arms import OneFit, widened
 from sketchbandits.policies.format_1 import convert_ridge
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import called_radius
-from sketchbandits.policies.pending.rule import Outlook, grow, new_outlook, register_outlook
+from sketchbandits.policies.pending.rule import PendingBounds, grow, new_bounds, register_model
 from sketchbandits.policies.rounds import AFTER, BEFORE, DONE, LOST, MEAN, SUM, WIDTH2, register
 
 LEVEL = np.dtype(
@@ -167,14 +167,14 @@ class RidgeModel(NamedTuple):
 
 
 @kernel
-def discount(model: RidgeModel, outlook: Outlook, slot: int) -> None:
+def discount(model: RidgeModel, pending: PendingBounds, slot: int) -> None:
     """One more pull of ``slot`` returned its mean."""
-    stats, mean = outlook.stats, outlook.stats[MEAN, slot]
-    grow(outlook, 0, 1.0 + stats[WIDTH2, slot])
+    stats, mean = pending.stats, pending.stats[MEAN, slot]
+    grow(pending, 0, 1.0 + stats[WIDTH2, slot])
     ridge_step(model.inverse, model.whitened, stats[MEAN], stats[WIDTH2], model.work, slot, mean)
 
 
-register_outlook(RidgeModel, discount=discount)
+register_model(RidgeModel, discount=discount)
 
 
 class RidgePolicy(Policy):
@@ -200,11 +200,11 @@ class RidgePolicy(Policy):
         refit(state)
         return state
 
-    def _outlook(self) -> Outlook:
+    def _pending_bounds(self) -> PendingBounds:
         state = self._today()
         model = RidgeModel(state.inverse.copy(), state.whitened, np.empty(state.work.size))
         beta = radius_value(state.radius[0], state.level[0]["samples"], state.level[0]["logdet"])
-        return new_outlook(model, state.stats, beta)
+        return new_bounds(model, state.stats, beta)
 
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "r": self.dim}

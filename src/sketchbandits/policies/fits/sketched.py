@@ -21,8 +21,8 @@ from sketchbandits.policies.fits.sketched_fit import LARGEST_GRAM, SAMPLES, Sket
 from sketchbandits.policies.format_1 import convert_radius
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import called_radius, linear_radius
-from sketchbandits.policies.pending.imagined import imagined
-from sketchbandits.policies.pending.rule import Mask, Outlook, draw_round, first_among, new_outlook
+from sketchbandits.policies.pending.rule import Mask, PendingBounds, draw_round, first_among, new_bounds
+from sketchbandits.policies.pending.state_copy import copied_state
 from sketchbandits.policies.rounds import DONE, MEAN, WIDTH2, register
 from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches import queries, sizes
@@ -140,10 +140,10 @@ class SketchedPolicy(Policy):
         draw_picks(self.state, waiting.size, allowed, picks)
         return picks
 
-    def _outlook(self) -> Outlook:
+    def _pending_bounds(self) -> PendingBounds:
         state = self.state
         beta = sketch_radius(state, state.radius[0]["log_share"])
-        return new_outlook(imagined(state, "arms", "gram"), state.stats, beta)
+        return new_bounds(copied_state(state, "arms", "gram"), state.stats, beta)
 
     @exclusive
     def reseed(self, seed: Any) -> None:

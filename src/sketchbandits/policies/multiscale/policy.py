@@ -82,9 +82,9 @@ from sketchbandits.policies.pending.multiscale import (
     SPACE_MEAN,
     WIDTH_IN_SPACE,
     direction_and_space,
-    multiscale_outlook,
+    multiscale_bounds,
 )
-from sketchbandits.policies.pending.rule import Outlook
+from sketchbandits.policies.pending.rule import PendingBounds
 from sketchbandits.policies.rounds import MEAN, WIDTH2
 from sketchbandits.policies.streaming.policy import SKETCH_SIZE as SKETCH_SIZE
 from sketchbandits.policies.streaming.policy import ContextualMultiscale
@@ -252,8 +252,8 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
         narrowest = np.take_along_axis(means, widths.argmin(axis=0)[None], axis=0)[0]
         return np.minimum(narrowest, np.min(list(scales.values()), axis=0))
 
-    def _outlook(self) -> Outlook:
-        return multiscale_outlook(self.state)
+    def _pending_bounds(self) -> PendingBounds:
+        return multiscale_bounds(self.state)
 
     @property
     @exclusive

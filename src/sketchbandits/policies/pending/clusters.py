@@ -11,8 +11,17 @@ from sketchbandits.policies.cslb.coordinates import current_stats
 from sketchbandits.policies.cslb.layout import ARM_AT, CAP, FEW, OFFSET, SLOT, Records
 from sketchbandits.policies.cslb.shortlist import whitened_of
 from sketchbandits.policies.cslb.sketch import LiteralState
-from sketchbandits.policies.pending.imagined import imagined
-from sketchbandits.policies.pending.rule import GROUP, MEAN, WIDTH2, Mask, Outlook, grow, new_outlook, register_outlook
+from sketchbandits.policies.pending.rule import (
+    GROUP,
+    MEAN,
+    WIDTH2,
+    Mask,
+    PendingBounds,
+    grow,
+    new_bounds,
+    register_model,
+)
+from sketchbandits.policies.pending.state_copy import copied_state
 
 
 class ClusterFits(NamedTuple):
@@ -26,9 +35,9 @@ class ClusterFits(NamedTuple):
 
 
 @kernel
-def discount(model: ClusterFits, outlook: Outlook, slot: int) -> None:
+def discount(model: ClusterFits, pending: PendingBounds, slot: int) -> None:
     """One more pull of ``slot`` returned its mean."""
-    c, stats, copies = outlook.place[GROUP, slot], outlook.stats, model.copies
+    c, stats, copies = pending.place[GROUP, slot], pending.stats, model.copies
     own, work = model.clusters[c], model.control[0]["work"]
     first, n, r, a, few = own["start"], own["size"], own["rank"], own["core"], own["form"] == FEW
     if not model.copied[c]:
@@ -37,7 +46,7 @@ def discount(model: ClusterFits, outlook: Outlook, slot: int) -> None:
         assign(copies[a : a + length], model.fits[a : a + length])
         model.copied[c] = True
     mean = stats[MEAN, slot]
-    grow(outlook, c, 1.0 + stats[WIDTH2, slot])
+    grow(pending, c, 1.0 + stats[WIDTH2, slot])
     if few:
         gram_step(copies, a, work, stats, first, n, slot - first, mean)
     elif r > 0:
@@ -46,18 +55,18 @@ def discount(model: ClusterFits, outlook: Outlook, slot: int) -> None:
         ridge_step(A, whitened_of(own, model.fits), means, width2, scratch, slot - first, mean)
 
 
-register_outlook(ClusterFits, discount=discount)
+register_model(ClusterFits, discount=discount)
 
 
-def cluster_outlook(state: Any, radius: Floats) -> Outlook:
-    """The outlook of a CS-LB state of either engine; ``radius`` has one entry per cluster."""
+def cluster_bounds(state: Any, radius: Floats) -> PendingBounds:
+    """The pending bounds of a CS-LB state of either engine; ``radius`` has one entry per cluster."""
     stats = state.stats if isinstance(state, LiteralState) else current_stats(state)
     if isinstance(state, LiteralState):
-        model: Any = imagined(state, "arms")
+        model: Any = copied_state(state, "arms")
     else:
         copied = np.zeros(state.clusters.size, np.bool_)
         model = ClusterFits(state.control, state.clusters, state.fits, np.empty_like(state.fits), copied)
-    return new_outlook(
+    return new_bounds(
         model,
         stats,
         radius,

@@ -1,4 +1,4 @@
-"""Multi-scale CS-LB's outlook on pending pulls: clusters as CS-LB's, and rays.
+"""Pending pulls in multi-scale CS-LB: clusters as CS-LB's, and rays.
 
 A pending pull of an arm of length s adds ``s^2`` to its ray's V; the ray's determinant ratio discounts the widths of
 its arms on the scales of direction and of space. For the latter that is not the exact ratio, and need not be: an
@@ -14,7 +14,7 @@ from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.cslb.layout import ARM_AT
 from sketchbandits.policies.multiscale.state import DIRECTION, LENGTH, RAY, SPACE, SPACE_WIDTH, MultiscaleState
-from sketchbandits.policies.pending.clusters import ClusterFits, cluster_outlook
+from sketchbandits.policies.pending.clusters import ClusterFits, cluster_bounds
 from sketchbandits.policies.pending.clusters import discount as discount_cluster
 from sketchbandits.policies.pending.rule import (
     CAP,
@@ -23,11 +23,11 @@ from sketchbandits.policies.pending.rule import (
     LOWER,
     RATIO,
     UNCAPPED,
-    Outlook,
+    PendingBounds,
     general_fill,
     general_fits,
     inflation,
-    register_outlook,
+    register_model,
 )
 
 # Rows of ``bounds``: means and widths on two scales, and what a pull of the slot adds to its ray's determinant ratio.
@@ -44,27 +44,27 @@ class Scales(NamedTuple):
 
 
 @kernel
-def fits(model: Scales, outlook: Outlook, slot: int) -> bool:
+def fits(model: Scales, pending: PendingBounds, slot: int) -> bool:
     """Whether one more pull of ``slot`` stays within ``1 + C`` in its cluster and on its ray."""
     g = model.ray[slot]
-    return general_fits(model, outlook, slot) and (g < 0 or model.ratio[g] + model.bounds[GAIN, slot] <= LIMIT)
+    return general_fits(model, pending, slot) and (g < 0 or model.ratio[g] + model.bounds[GAIN, slot] <= LIMIT)
 
 
 @kernel
-def discount(model: Scales, outlook: Outlook, slot: int) -> None:
+def discount(model: Scales, pending: PendingBounds, slot: int) -> None:
     """One more pull of ``slot`` returned its mean."""
-    discount_cluster(model.clusters, outlook, slot)
+    discount_cluster(model.clusters, pending, slot)
     g = model.ray[slot]
     if g >= 0:
         model.ratio[g] += model.bounds[GAIN, slot]
-        outlook.level[RATIO, -1] = max(outlook.level[RATIO, -1], model.ratio[g])
+        pending.level[RATIO, -1] = max(pending.level[RATIO, -1], model.ratio[g])
 
 
 @kernel
-def fill(model: Scales, outlook: Outlook) -> None:
+def fill(model: Scales, pending: PendingBounds) -> None:
     """The least of the inflated bounds on all scales, capped and not."""
-    general_fill(model, outlook)
-    stats, bounds, factor = outlook.stats, model.bounds, inflation(outlook)
+    general_fill(model, pending)
+    stats, bounds, factor = pending.stats, model.bounds, inflation(pending)
     for i in range(model.ray.size):
         g = model.ray[i]
         f = factor / np.sqrt(model.ratio[g]) if g >= 0 else factor
@@ -73,19 +73,19 @@ def fill(model: Scales, outlook: Outlook) -> None:
         stats[CAPPED, i] = min(stats[UNCAPPED, i], stats[CAP, i])
 
 
-register_outlook(Scales, discount=discount, fits=fits, fill=fill)
+register_model(Scales, discount=discount, fits=fits, fill=fill)
 
 
-def multiscale_outlook(state: MultiscaleState) -> Outlook:
-    """The outlook of a state."""
-    outlook = cluster_outlook(state, state.clusters["beta"])
+def multiscale_bounds(state: MultiscaleState) -> PendingBounds:
+    """The pending bounds of a state."""
+    pending = cluster_bounds(state, state.clusters["beta"])
     bounds, ray = direction_and_space(state), state.stats[RAY].astype(np.int64)
     ray[state.place[ARM_AT] < 0] = -1  # a free slot
-    model = Scales(outlook.model, bounds, ray, np.ones(state.rays.size))
-    below = [bounds[RAY_MEAN] - bounds[RAY_WIDTH], bounds[SPACE_MEAN] - bounds[WIDTH_IN_SPACE], outlook.stats[LOWER]]
+    model = Scales(pending.model, bounds, ray, np.ones(state.rays.size))
+    below = [bounds[RAY_MEAN] - bounds[RAY_WIDTH], bounds[SPACE_MEAN] - bounds[WIDTH_IN_SPACE], pending.stats[LOWER]]
     below[1][np.isinf(bounds[SPACE_MEAN])] = -np.inf  # not computed yet
-    outlook.stats[LOWER] = np.max(below, axis=0)
-    return outlook._replace(model=model)
+    pending.stats[LOWER] = np.max(below, axis=0)
+    return pending._replace(model=model)
 
 
 def direction_and_space(state: MultiscaleState) -> Floats:

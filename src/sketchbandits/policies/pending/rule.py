@@ -14,21 +14,21 @@ policy's bound without delay. All groups share the factor f: one that is inflate
 **Overflow** Where the best arm's group cannot take one more pull: among the arms whose bound is at least the best
 *observed* lower bound (all, where none is), those with the fewest pending pulls, and of them the largest bound. No
 guarantee beyond the additive cost of delay. Policies without a guarantee follow the same rule and gain none.
-**Cost** a discounted pull costs what a reward costs the policy, a decision O(N) more; an `Outlook` is built in O(N), of
-a ridge fit in O(N + d^2), and kept until the next reward: a list that extends the last one only adds what is new.
+**Cost** a discounted pull costs what a reward costs the policy, a decision O(N) more. `PendingBounds` take O(N) to
+build, of a ridge fit O(N + d^2), and are kept until the next reward: a longer list only adds what is new in it.
 **Reference** Desautels, Krause and Burdick, JMLR 15, 2014, Sections 4.2-4.3 and Theorem 2.
 **Departures** f is the measured ratio, not ``sqrt(1 + C)`` throughout: with nothing pending it is 1. The overflow rule.
 
-**A new policy** gives `Policy._outlook`: an `Outlook` (see `new_outlook`) with a ``model``, any ``NamedTuple`` of
-arrays whose type was handed to `register_outlook` together with these kernels:
+**A new policy** gives `Policy._pending_bounds`: `PendingBounds` (see `new_bounds`) with a ``model``, any ``NamedTuple``
+of arrays whose type was registered by `register_model` together with these kernels:
 
-- ``discount(model, outlook, slot)``: one more pull of ``slot`` returned its mean. Shrinks ``outlook.stats[WIDTH2]`` and
+- ``discount(model, pending, slot)``: one more pull of ``slot`` returned its mean. Shrinks ``pending.stats[WIDTH2]`` and
   calls `grow` with the factor of every determinant that it multiplies. Never writes to the policy's state.
-- ``fits(model, outlook, slot)`` (default `general_fits`): whether one more pull may be discounted.
-- ``fill(model, outlook)`` (default `general_fill`): write the rows CAPPED and UNCAPPED of ``outlook.stats``, with every
+- ``fits(model, pending, slot)`` (default `general_fits`): whether one more pull may be discounted.
+- ``fill(model, pending)`` (default `general_fill`): write the rows CAPPED and UNCAPPED of ``pending.stats``, with every
   radius multiplied by `inflation`.
 
-A policy with several ellipsoids an arm keeps the others in its model and overrides all three. One that samples
+A policy with several ellipsoids per arm keeps the others in its model and overrides all three. One that samples
 overrides `Policy._picks` instead, with a draw for each pending index (`draw_round`).
 """
 
@@ -47,7 +47,7 @@ LIMIT = (1.0 + C) * (1.0 + TIE)
 ARM_AT, SLOT_OF, GROUP, PULLS = range(4)  # rows of ``place``
 MEAN, WIDTH2, CAP, OFFSET, LOWER, CAPPED, UNCAPPED = range(7)  # rows of ``stats``, MEAN and WIDTH2 as in a state's
 RADIUS, RATIO, FULL = range(3)  # rows of ``level``
-INDEX_BITS = 40  # a draw's pending index stands above the rewards booked in the generator's counter
+INDEX_BITS = 40  # a draw's pending index stands above the rewards recorded in the generator's counter
 
 Mask = NDArray[np.bool_]
 
@@ -56,10 +56,10 @@ _FITS: dict[type, Callable[..., bool]] = {}
 _FILLS: dict[type, Callable[..., None]] = {}
 
 
-class Outlook(NamedTuple):
+class PendingBounds(NamedTuple):
     """Bounds as though pending pulls had returned their means; of slots, a policy's arms in its order of preference.
 
-    Few arrays, many rows: compiled code counts references to each array that a call is handed.
+    Few arrays, many rows: compiled code counts references to each array that a call receives.
     """
 
     place: Ints  # per slot its arm, -1 for none; per arm its slot; per slot its group and how many pulls are pending
@@ -69,7 +69,7 @@ class Outlook(NamedTuple):
     model: Any  # what the policy's own kernels need
 
 
-def new_outlook(
+def new_bounds(
     model: Any,
     stats: Floats,
     radius: ArrayLike,
@@ -79,8 +79,8 @@ def new_outlook(
     start: Ints | None = None,
     arm_at: Ints | None = None,
     slot_of: Ints | None = None,
-) -> Outlook:
-    """Nothing pending yet, from means and squared widths and one radius a group; by default one group of all arms."""
+) -> PendingBounds:
+    """Nothing pending yet, from means and squared widths and one radius per group; by default one group of all arms."""
     n, groups = stats.shape[1], np.size(radius)
     place, own = np.zeros((4, n), np.int64), np.empty((7, n))
     place[ARM_AT] = np.arange(n) if arm_at is None else arm_at
@@ -93,75 +93,75 @@ def new_outlook(
     own[CAP], own[OFFSET] = cap, offset
     width = level[RADIUS][place[GROUP]] * np.sqrt(own[WIDTH2]) + np.abs(offset)
     own[LOWER] = np.minimum(own[MEAN] - width, cap)
-    return Outlook(place, np.array([0, n]) if start is None else start, own, level, model)
+    return PendingBounds(place, np.array([0, n]) if start is None else start, own, level, model)
 
 
-def discount(model: Any, outlook: Outlook, slot: int) -> None:
+def discount(model: Any, pending: PendingBounds, slot: int) -> None:
     """One more pull of ``slot`` returned its mean; in compiled code the call resolves by the model's type."""
-    _DISCOUNTS[type(model)](model, outlook, slot)
+    _DISCOUNTS[type(model)](model, pending, slot)
 
 
-def fits(model: Any, outlook: Outlook, slot: int) -> bool:
+def fits(model: Any, pending: PendingBounds, slot: int) -> bool:
     """Whether one more pull of ``slot`` may be discounted; resolves by the model's type."""
-    return _FITS[type(model)](model, outlook, slot)
+    return _FITS[type(model)](model, pending, slot)
 
 
-def fill(model: Any, outlook: Outlook) -> None:
+def fill(model: Any, pending: PendingBounds) -> None:
     """Write the inflated bounds of all slots; resolves by the model's type."""
-    _FILLS[type(model)](model, outlook)
+    _FILLS[type(model)](model, pending)
 
 
 @overload(discount, strict=False)
-def _discount_of_type(model, outlook, slot):  # type: ignore[no-untyped-def]
+def _discount_of_type(model, pending, slot):  # type: ignore[no-untyped-def]
     if (model_type := getattr(model, "instance_class", None)) in _DISCOUNTS:
         compiled = _DISCOUNTS[model_type]
-        return lambda model, outlook, slot: compiled(model, outlook, slot)
+        return lambda model, pending, slot: compiled(model, pending, slot)
     return None
 
 
 @overload(fits, strict=False)
-def _fits_of_type(model, outlook, slot):  # type: ignore[no-untyped-def]
+def _fits_of_type(model, pending, slot):  # type: ignore[no-untyped-def]
     if (model_type := getattr(model, "instance_class", None)) in _FITS:
         compiled = _FITS[model_type]
-        return lambda model, outlook, slot: compiled(model, outlook, slot)
+        return lambda model, pending, slot: compiled(model, pending, slot)
     return None
 
 
 @overload(fill, strict=False)
-def _fill_of_type(model, outlook):  # type: ignore[no-untyped-def]
+def _fill_of_type(model, pending):  # type: ignore[no-untyped-def]
     if (model_type := getattr(model, "instance_class", None)) in _FILLS:
         compiled = _FILLS[model_type]
-        return lambda model, outlook: compiled(model, outlook)
+        return lambda model, pending: compiled(model, pending)
     return None
 
 
 @kernel
-def grow(outlook: Outlook, group: int, factor: float) -> None:
+def grow(pending: PendingBounds, group: int, factor: float) -> None:
     """A discounted pull has multiplied the determinant of a group's ``A_p^-1`` by ``factor``."""
-    ratio = outlook.level[RATIO]
+    ratio = pending.level[RATIO]
     ratio[group] *= factor
     ratio[-1] = max(ratio[-1], ratio[group])
 
 
 @kernel
-def inflation(outlook: Outlook) -> float:
+def inflation(pending: PendingBounds) -> float:
     """The factor f of every radius."""
-    return np.sqrt(outlook.level[RATIO, -1])
+    return np.sqrt(pending.level[RATIO, -1])
 
 
 @kernel
-def general_fits(model: Any, outlook: Outlook, slot: int) -> bool:
+def general_fits(model: Any, pending: PendingBounds, slot: int) -> bool:
     """Whether the ratio of the slot's group stays within ``1 + C``, and no earlier pull was too much for it."""
-    level, group = outlook.level, outlook.place[GROUP, slot]
-    return level[FULL, group] == 0.0 and level[RATIO, group] * (1.0 + outlook.stats[WIDTH2, slot]) <= LIMIT
+    level, group = pending.level, pending.place[GROUP, slot]
+    return level[FULL, group] == 0.0 and level[RATIO, group] * (1.0 + pending.stats[WIDTH2, slot]) <= LIMIT
 
 
 @kernel
-def general_fill(model: Any, outlook: Outlook) -> None:
+def general_fill(model: Any, pending: PendingBounds) -> None:
     """``mean + f beta width``, capped and not."""
-    factor, start, stats = inflation(outlook), outlook.start, outlook.stats
+    factor, start, stats = inflation(pending), pending.start, pending.stats
     for g in range(start.size - 1):
-        beta = factor * outlook.level[RADIUS, g]
+        beta = factor * pending.level[RADIUS, g]
         for i in range(start[g], start[g + 1]):
             stats[UNCAPPED, i] = stats[MEAN, i] + beta * np.sqrt(stats[WIDTH2, i]) + stats[OFFSET, i]
             stats[CAPPED, i] = min(stats[UNCAPPED, i], stats[CAP, i])
@@ -186,9 +186,9 @@ def first_among(capped: Floats, uncapped: Floats, among: Mask) -> int:
 
 
 @kernel
-def overflow(outlook: Outlook, among: Mask) -> int:
+def overflow(pending: PendingBounds, among: Mask) -> int:
     """The first of the plausible slots with the fewest pending pulls."""
-    capped, lower, pulls = outlook.stats[CAPPED], outlook.stats[LOWER], outlook.place[PULLS]
+    capped, lower, pulls = pending.stats[CAPPED], pending.stats[LOWER], pending.place[PULLS]
     best = -np.inf
     for i in range(among.size):
         if among[i]:
@@ -205,44 +205,44 @@ def overflow(outlook: Outlook, among: Mask) -> int:
     candidates = np.empty(among.size, np.bool_)
     for i in range(among.size):
         candidates[i] = among[i] and capped[i] >= least and pulls[i] == fewest
-    return first_among(capped, outlook.stats[UNCAPPED], candidates)
+    return first_among(capped, pending.stats[UNCAPPED], candidates)
 
 
 @kernel
-def pick(outlook: Outlook, among: Mask) -> int:
+def pick(pending: PendingBounds, among: Mask) -> int:
     """The slot to choose."""
-    fill(outlook.model, outlook)
-    slot = first_among(outlook.stats[CAPPED], outlook.stats[UNCAPPED], among)
-    return slot if fits(outlook.model, outlook, slot) else overflow(outlook, among)
+    fill(pending.model, pending)
+    slot = first_among(pending.stats[CAPPED], pending.stats[UNCAPPED], among)
+    return slot if fits(pending.model, pending, slot) else overflow(pending, among)
 
 
 @kernel
-def add_pull(outlook: Outlook, slot: int) -> None:
+def add_pull(pending: PendingBounds, slot: int) -> None:
     """One more pull is pending in a group that is not full: discount it, or close the group."""
-    if fits(outlook.model, outlook, slot):
-        discount(outlook.model, outlook, slot)
+    if fits(pending.model, pending, slot):
+        discount(pending.model, pending, slot)
     else:
-        outlook.level[FULL, outlook.place[GROUP, slot]] = 1.0
+        pending.level[FULL, pending.place[GROUP, slot]] = 1.0
 
 
 @kernel
-def decide(outlook: Outlook, waiting: Ints, among: Mask, picks: Ints) -> None:
+def decide(pending: PendingBounds, waiting: Ints, among: Mask, picks: Ints) -> None:
     """Add the pulls of the arms ``waiting``, then choose: each pick but the last is pending for the next."""
-    place, full = outlook.place, outlook.level[FULL]
+    place, full = pending.place, pending.level[FULL]
     total = waiting.size + picks.size
     for i in range(total):
         if i < waiting.size:
             slot = place[SLOT_OF, waiting[i]]
         else:
-            slot = pick(outlook, among)
+            slot = pick(pending, among)
             picks[i - waiting.size] = place[ARM_AT, slot]
         if i + 1 < total:
             place[PULLS, slot] += 1
             if full[place[GROUP, slot]] == 0.0:  # most groups are, in a burst, and a call costs more than the question
-                add_pull(outlook, slot)
+                add_pull(pending, slot)
 
 
-def register_outlook(
+def register_model(
     model: type,
     *,
     discount: Callable[..., None],
@@ -253,14 +253,14 @@ def register_outlook(
     _DISCOUNTS[model], _FITS[model], _FILLS[model] = discount, fits, fill
 
 
-class Recollection(NamedTuple):
-    """An outlook, and what it was made of: good for as long as no reward is booked."""
+class KeptBounds(NamedTuple):
+    """Pending bounds, and what they were made of: valid as long as no reward is recorded."""
 
     state: Any
     n_arms: int
-    booked: int
+    rewards: int
     waiting: Ints
-    outlook: Outlook
+    pending: PendingBounds
 
     def knows(self, state: Any, n_arms: int, waiting: Ints) -> bool:
         """Whether it only lacks the end of ``waiting``; a copy or a loaded policy has another state."""
@@ -268,13 +268,13 @@ class Recollection(NamedTuple):
         return (
             self.state is state
             and self.n_arms == n_arms
-            and self.booked == state.counts.sum()
+            and self.rewards == state.counts.sum()
             and known <= waiting.size
             and np.array_equal(self.waiting, waiting[:known])
         )
 
 
 @kernel
-def draw_round(booked: float, index: int) -> int:
-    """What a sampling policy hands its counter as the round; with nothing pending, the rewards booked."""
-    return int(booked) + (index << INDEX_BITS)
+def draw_round(rewards: float, index: int) -> int:
+    """What a sampling policy gives its counter as the round; with nothing pending, the rewards recorded."""
+    return int(rewards) + (index << INDEX_BITS)

@@ -7,13 +7,14 @@ With an orthonormal basis Q of rank r, ``z = Q x`` and what is left over, ``eps_
 
 *Own* is the ridge fit of the rewards whose contexts the span held; V is kept as a triangular factor, moved by Givens
 rotations. The *view* is the space's fit (of index d) on the span, as of some earlier round: an old confidence set stays
-valid, and this one costs no d^2 to ask. The *probe* of a span rules out most contexts by one product
+valid, and this one costs no d^2 to evaluate. The *probe* of a span rules out most contexts by one product
 (`sketchbandits.partition.probe`).
 """
 
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sketchbandits.confidence import MIXTURE, ellipsoid_radius, mixture_radius
 from sketchbandits.kernels.compiled import kernel
@@ -28,15 +29,22 @@ from sketchbandits.kernels.linalg import (
 from sketchbandits.kernels.triangular import solve_upper, triangular_step
 from sketchbandits.partition.probe import make_probe, residual_in_span
 
-# Columns of ``level``: ln det(V/ridge), sum of eps^2, ln(1/delta'), the ridge, beta + S sqrt(sum eps^2), the view's
-# radius (+inf: there is none).
-LOGDET, LEAK, SHARE, RIDGE, REACH, VIEW_RADIUS = range(6)
-COUNT, MOST = range(2)  # entries of ``ticks``
+LEVEL = np.dtype(
+    [
+        ("logdet", np.float64),  # ln det(V/ridge)
+        ("leak", np.float64),  # the sum of eps^2
+        ("share", np.float64),  # ln(1/delta')
+        ("ridge", np.float64),
+        ("reach", np.float64),  # beta + S sqrt(sum of eps^2)
+        ("view_radius", np.float64),  # +inf: there is no view
+    ]
+)
+SIZE = np.dtype([("count", np.int64), ("most", np.int64)])  # clusters opened, and how many there may be
 OWN, VIEW = range(2)
 
 
 class Clusters(NamedTuple):
-    """Room for some clusters, one an index; cluster k has ``ranks[k]`` dimensions, those from COUNT on are free."""
+    """Some clusters, preallocated; cluster k has ``ranks[k]`` dimensions, those from ``count`` on are free."""
 
     ranks: Annotated[Ints, "c"]
     bases: Annotated[Floats, "c l d"]
@@ -44,30 +52,30 @@ class Clusters(NamedTuple):
     factor: Annotated[Floats, "c 2 l l"]  # triangular; OWN is R with R'R = V, VIEW is F with F'F = Q V_d^-1 Q'
     target: Annotated[Floats, "c l"]  # R theta_hat
     theta: Annotated[Floats, "c 2 l"]  # theta_hat and Q theta_d
-    level: Annotated[Floats, "c 6"]
-    ticks: Annotated[Ints, "2"]
+    level: Annotated[NDArray[Any], "c", LEVEL]
+    size: Annotated[NDArray[Any], "1", SIZE]
 
     @staticmethod
-    def of(dim: int, size: int, room: int, most: int) -> "Clusters":
-        """No clusters yet, room for ``room`` of rank ``size``, which may become ``most``."""
+    def of(dim: int, size: int, capacity: int, most: int) -> "Clusters":
+        """No clusters yet; ``capacity`` of rank ``size`` are preallocated, which may become ``most``."""
         return Clusters(
-            ranks=np.zeros(room, np.int64),
-            bases=np.zeros((room, size, dim)),
-            probes=np.zeros((room, dim)),
-            factor=np.zeros((room, 2, size, size)),
-            target=np.zeros((room, size)),
-            theta=np.zeros((room, 2, size)),
-            level=np.zeros((room, 6)),
-            ticks=np.array([0, most]),
+            ranks=np.zeros(capacity, np.int64),
+            bases=np.zeros((capacity, size, dim)),
+            probes=np.zeros((capacity, dim)),
+            factor=np.zeros((capacity, 2, size, size)),
+            target=np.zeros((capacity, size)),
+            theta=np.zeros((capacity, 2, size)),
+            level=np.zeros(capacity, LEVEL),
+            size=np.array([(0, most)], SIZE),
         )
 
     def grown(self) -> "Clusters":
-        """The same with twice the room, or the most."""
-        room, size, dim = self.bases.shape
-        more = Clusters.of(dim, size, min(2 * room, int(self.ticks[MOST])), 0)
+        """The same with twice the capacity, or the most."""
+        capacity, size, dim = self.bases.shape
+        more = Clusters.of(dim, size, min(2 * capacity, int(self.size["most"][0])), 0)
         for new, old in zip(more[:-1], self[:-1], strict=True):
-            new[:room] = old
-        return more._replace(ticks=self.ticks)
+            new[:capacity] = old
+        return more._replace(size=self.size)
 
 
 def cluster_bytes(dim: int, size: int) -> int:
@@ -76,29 +84,33 @@ def cluster_bytes(dim: int, size: int) -> int:
 
 
 @kernel
-def reach(radius: Any, level: Floats) -> float:
+def reach(radius: Any, level: Any) -> float:
     """``beta + S sqrt(sum eps^2)`` of one cluster's ``level``."""
-    bias = np.sqrt(level[RIDGE]) * radius["theta_norm"]
+    bias = np.sqrt(level["ridge"]) * radius["theta_norm"]
     if radius["kind"] == MIXTURE:
-        beta = mixture_radius(level[LOGDET], radius["noise"], bias, level[SHARE])
+        beta = mixture_radius(level["logdet"], radius["noise"], bias, level["share"])
     else:
-        beta = ellipsoid_radius(level[LOGDET], radius["noise"], bias, level[SHARE])
-    return beta + radius["theta_norm"] * np.sqrt(level[LEAK])
+        beta = ellipsoid_radius(level["logdet"], radius["noise"], bias, level["share"])
+    return beta + radius["theta_norm"] * np.sqrt(level["leak"])
 
 
 @kernel
 def open_cluster(clusters: Clusters, radius: Any, span: Floats, rank: int, ridge: float, omega: Floats) -> int:
     """Take in a span, the first rows of ``span``; returns the new cluster's index."""
-    k = clusters.ticks[COUNT]
-    clusters.ticks[COUNT] += 1
+    k = clusters.size[0]["count"]
+    clusters.size[0]["count"] += 1
     clusters.ranks[k] = rank
     for a in range(rank):
         assign(clusters.bases[k, a], span[a])
         clusters.factor[k, OWN, a, a] = np.sqrt(ridge)
     make_probe(span, rank, omega, clusters.probes[k])
     level = clusters.level[k]
-    level[RIDGE], level[SHARE], level[VIEW_RADIUS] = ridge, radius["log_share"] + np.log((k + 1.0) * (k + 2.0)), np.inf
-    level[REACH] = reach(radius, level)
+    level["ridge"], level["share"], level["view_radius"] = (
+        ridge,
+        radius["log_share"] + np.log((k + 1.0) * (k + 2.0)),
+        np.inf,
+    )
+    level["reach"] = reach(radius, level)
     return k
 
 
@@ -133,48 +145,48 @@ def least_bounds(
     """Whether any cluster holds a context; ``out``: the least of its bounds in those that do, OWN and VIEW, or +inf."""
     z, held = np.empty(clusters.bases.shape[1]), False
     out[OWN] = out[VIEW] = np.inf
-    for k in range(clusters.ticks[COUNT]):
+    for k in range(clusters.size[0]["count"]):
         rank, level = clusters.ranks[k], clusters.level[k]
         left = residual_in_span(clusters.probes[k], clusters.bases[k], rank, x, norm, tolerance, rest, z)
         if left == np.inf:
             continue
         held = True
-        if level[VIEW_RADIUS] < np.inf:
-            width = level[VIEW_RADIUS] * product_norm(clusters.factor[k, VIEW], rank, z) + S * left
+        if level["view_radius"] < np.inf:
+            width = level["view_radius"] * product_norm(clusters.factor[k, VIEW], rank, z) + S * left
             out[VIEW] = min(out[VIEW], dot(z[:rank], clusters.theta[k, VIEW]) + width)
         mean = dot(z[:rank], clusters.theta[k, OWN])
-        width = level[REACH] * inverse_norm(clusters.factor[k, OWN], rank, z) + S * left
+        width = level["reach"] * inverse_norm(clusters.factor[k, OWN], rank, z) + S * left
         out[OWN] = min(out[OWN], mean + width)
     return held
 
 
 @kernel
-def book(clusters: Clusters, radius: Any, k: int, z: Floats, left: float, reward: float) -> None:
-    """Book a reward into cluster ``k``; ``z`` is used up."""
+def record(clusters: Clusters, radius: Any, k: int, z: Floats, left: float, reward: float) -> None:
+    """Record a reward in cluster ``k``; ``z`` is used up."""
     rank, level = clusters.ranks[k], clusters.level[k]
     factor, target = clusters.factor[k, OWN, :rank, :rank], clusters.target[k, :rank]
-    level[LOGDET] += triangular_step(factor, target, z[:rank], reward)
-    level[LEAK] += left * left
+    level["logdet"] += triangular_step(factor, target, z[:rank], reward)
+    level["leak"] += left * left
     solve_upper(factor, target, clusters.theta[k, OWN])
-    level[REACH] = reach(radius, level)
+    level["reach"] = reach(radius, level)
 
 
 @kernel
-def book_in_all(
+def record_in_all(
     clusters: Clusters, radius: Any, x: Floats, norm: float, tolerance: float, reward: float, first: int
 ) -> int:
-    """Book a reward into every cluster from ``first`` on that holds its context; the first of them, or -1."""
+    """Record a reward in every cluster from ``first`` on that holds its context; the first of them, or -1."""
     rest, z, home = np.empty(x.size), np.empty(clusters.bases.shape[1]), -1
-    for k in range(first, clusters.ticks[COUNT]):
+    for k in range(first, clusters.size[0]["count"]):
         left = residual_in_span(clusters.probes[k], clusters.bases[k], clusters.ranks[k], x, norm, tolerance, rest, z)
         if left < np.inf:
-            book(clusters, radius, k, z, left, reward)
+            record(clusters, radius, k, z, left, reward)
             home = k if home < 0 else home
     return home
 
 
 @kernel
-def look(clusters: Clusters, k: int, space_factor: Floats, space_theta: Floats, beta: float) -> None:
+def renew_view(clusters: Clusters, k: int, space_factor: Floats, space_theta: Floats, beta: float) -> None:
     """Renew a cluster's view of the space: ``F'F = Q V_d^-1 Q'`` by orthonormalising ``R_d'^-1 q_a``. O(r d^2)."""
     rank, d, F = clusters.ranks[k], space_theta.size, clusters.factor[k, VIEW]
     rows, coordinates = np.empty((rank, d)), np.empty(rank)
@@ -190,4 +202,4 @@ def look(clusters: Clusters, k: int, space_factor: Floats, space_theta: Floats, 
         scale(y, 1.0 / left if left > 0.0 else 0.0)
         assign(F[:a, a], coordinates[:a])
         F[a, a] = left
-    clusters.level[k, VIEW_RADIUS] = beta
+    clusters.level[k]["view_radius"] = beta

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.policies.streaming.clusters import COUNT, OWN, REACH, VIEW, VIEW_RADIUS, Clusters
-from sketchbandits.policies.streaming.rounds import NEAR, ContextualMultiscaleState
+from sketchbandits.policies.streaming.clusters import OWN, VIEW, Clusters
+from sketchbandits.policies.streaming.rounds import ContextualMultiscaleState
 
 
 def estimates(state: ContextualMultiscaleState, contexts: Floats, theta_norm: float) -> Floats:
@@ -14,12 +14,12 @@ def estimates(state: ContextualMultiscaleState, contexts: Floats, theta_norm: fl
     n, clusters, kept = len(contexts), state.clusters, state.space.theta.size > 0
     best, width = contexts @ state.space.theta if kept else np.zeros(n), np.full(n, np.inf)
     norms = np.linalg.norm(contexts, axis=1)
-    for k in range(clusters.ticks[COUNT]):
+    for k in range(clusters.size["count"][0]):
         basis = clusters.bases[k, : clusters.ranks[k]]
         z = contexts @ basis.T
         left = np.linalg.norm(contexts - z @ basis, axis=1)
         for mean, own_width in _intervals(clusters, k, z):
-            narrower = (left <= state.rule[NEAR] * norms) & (own_width + theta_norm * left < width)
+            narrower = (left <= state.rule["near"][0] * norms) & (own_width + theta_norm * left < width)
             best[narrower], width[narrower] = mean[narrower], (own_width + theta_norm * left)[narrower]
     return best
 
@@ -28,9 +28,9 @@ def _intervals(clusters: Clusters, k: int, z: Floats) -> Iterator[tuple[Floats, 
     """Means and widths in cluster ``k`` for coordinates ``z``: by its own fit, and by its view of the space if any."""
     rank = clusters.ranks[k]
     own, view = clusters.factor[k, :, :rank, :rank]
-    yield z @ clusters.theta[k, OWN, :rank], clusters.level[k, REACH] * _norms(np.linalg.solve(own.T, z.T))
-    if clusters.level[k, VIEW_RADIUS] < np.inf:
-        yield z @ clusters.theta[k, VIEW, :rank], clusters.level[k, VIEW_RADIUS] * _norms(view @ z.T)
+    yield z @ clusters.theta[k, OWN, :rank], clusters.level["reach"][k] * _norms(np.linalg.solve(own.T, z.T))
+    if clusters.level["view_radius"][k] < np.inf:
+        yield z @ clusters.theta[k, VIEW, :rank], clusters.level["view_radius"][k] * _norms(view @ z.T)
 
 
 def _norms(columns: Floats) -> Floats:

@@ -6,7 +6,7 @@
 
     U(x) = min of them ,   x_t = argmax U ,  ties at S ||x|| to the context with the largest bound without the cap
 
-**Routing** looks at features only, and only `update` routes. A reward is booked in every cluster whose span holds its
+**Routing** looks at features only, and only `update` routes. A reward is recorded in every cluster whose span holds its
 context. A context that none holds meets the pool (`contextual_pool`), which opens a cluster as soon as the context and
 few earlier ones are dependent. The space has all rewards of contexts that no cluster held, and bounds such contexts at
 O(d^2) each. A cluster has a *view* of it: the space's confidence set on its span, as of its opening, renewed together
@@ -14,7 +14,7 @@ with a reward more for the space whenever the ``budget`` has saved up the operat
 insurance: where the stream has no low-dimensional spans, or memory is used up, the policy is OFUL, at OFUL's cost;
 where it has, d^2 is rare. There is no direction's scale: contexts seldom repeat.
 
-**Shares of delta** 0.9/(k (k + 1)) for cluster k = 1, 2, ..., and 0.1 for the space. Whether a reward is booked in a
+**Shares of delta** 0.9/(k (k + 1)) for cluster k = 1, 2, ..., and 0.1 for the space. Whether a reward is recorded in a
 fit is known before it is seen, so each fit is a confidence set by itself (radii and ridges as in `multiscale`).
 
 **Memory** ``memory`` bytes for the state, grown as needed. The space (d^2 numbers) is kept where it fits in half of it,
@@ -49,14 +49,13 @@ from sketchbandits.policies.cslb.changing_clusters import warn_of_tolerance
 from sketchbandits.policies.format_1 import convert_radius
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_record
-from sketchbandits.policies.streaming.clusters import COUNT, MOST, Clusters, cluster_bytes
+from sketchbandits.policies.streaming.clusters import Clusters, cluster_bytes
 from sketchbandits.policies.streaming.estimates import estimates
-from sketchbandits.policies.streaming.pool import SIZE, Pool, pool_bytes
+from sketchbandits.policies.streaming.format_1 import convert_records
+from sketchbandits.policies.streaming.pool import Pool, pool_bytes
 from sketchbandits.policies.streaming.rounds import (
-    LOGDET,
-    REWARDS,
-    RIDGE_A_RANK,
-    RIDGE_AT_LEAST,
+    METER,
+    RULE,
     ContextualMultiscaleState,
     Space,
     absorb_rows,
@@ -68,7 +67,7 @@ from sketchbandits.snapshot import Saved, within
 SKETCH_SIZE = 16  # where none is given
 CLUSTER_SHARE = 0.9  # of delta; the rest is the space's, which has the largest ln det and so the least use for it
 TOLERANCE = 1e-8  # of its norm: a context so near to a span is in it
-FIRST_ROOM = 4, 32  # clusters and pooled vectors that there is room for at first
+FIRST_CAPACITY = 4, 32  # clusters and pooled vectors that are preallocated at first
 
 
 class Division(NamedTuple):
@@ -153,21 +152,23 @@ class ContextualMultiscale(ContextualPolicy):
         size = min(self.settings["sketch_size"], d)
         plan = division(d, size, self.settings["memory"])
         # Without noise any ridge is valid, and a small one forgets the prior soon.
-        a_rank = max(shared.noise / shared.theta_norm, 1e-3 * shared.arm_norm) ** 2 if ridge is None else 0.0
-        rule = np.array([max(self.settings["tolerance"], TOLERANCE), ridge or 0.0, a_rank, self.settings["budget"]])
+        per_rank = max(shared.noise / shared.theta_norm, 1e-3 * shared.arm_norm) ** 2 if ridge is None else 0.0
+        near = max(self.settings["tolerance"], TOLERANCE)
+        rule = np.array([(near, ridge or 0.0, per_rank, self.settings["budget"])], RULE)
         omega = np.random.default_rng(20_061_012).standard_normal(d)  # decides nothing: hits are measured exactly
         return ContextualMultiscaleState(
-            clusters=Clusters.of(d, size, min(FIRST_ROOM[0], plan.clusters), plan.clusters),
-            pool=Pool.of(d, min(FIRST_ROOM[1], plan.pool), plan.pool),
+            clusters=Clusters.of(d, size, min(FIRST_CAPACITY[0], plan.clusters), plan.clusters),
+            pool=Pool.of(d, min(FIRST_CAPACITY[1], plan.pool), plan.pool),
             space=self._space(d if plan.space else 0, shared, rule),
             radius=self._radius(shared, 1.0, CLUSTER_SHARE),
             omega=omega / np.linalg.norm(omega),
             rule=rule,
-            meter=np.zeros(5),
+            meter=np.zeros(1, METER),
         )
 
-    def _space(self, d: int, shared: Shared, rule: Floats) -> Space:
-        radius = self._radius(shared, rule[RIDGE_AT_LEAST] + max(d, 1) * rule[RIDGE_A_RANK], 1.0 - CLUSTER_SHARE)
+    def _space(self, d: int, shared: Shared, rule: NDArray[Any]) -> Space:
+        ridge = float(rule["ridge"][0] + max(d, 1) * rule["ridge_per_rank"][0])
+        radius = self._radius(shared, ridge, 1.0 - CLUSTER_SHARE)
         return Space(np.eye(d) * math.sqrt(radius["ridge"][0]), np.zeros(d), np.zeros(d), radius)
 
     def _radius(self, shared: Shared, ridge: float, share: float) -> NDArray[Any]:
@@ -190,7 +191,7 @@ class ContextualMultiscale(ContextualPolicy):
     @property
     def n_clusters(self) -> int:
         """How many clusters were opened."""
-        return int(self.state.clusters.ticks[COUNT])
+        return int(self.state.clusters.size["count"][0])
 
     @property
     def ranks(self) -> NDArray[np.int64]:
@@ -207,17 +208,18 @@ class ContextualMultiscale(ContextualPolicy):
     def _absorb(self, rows: Floats, rewards: Floats) -> None:
         recorded = 0
         while (recorded := absorb_rows(self.state, rows, rewards, recorded)) < rewards.size:
-            self._make_room()
+            self._grow()
 
-    def _make_room(self) -> None:
+    def _grow(self) -> None:
         clusters, pool = self.state.clusters, self.state.pool
-        if clusters.ticks[COUNT] == clusters.ranks.size < clusters.ticks[MOST]:
+        size = clusters.size[0]
+        if size["count"] == clusters.ranks.size < size["most"]:
             self.state = self.state._replace(clusters=clusters.grown())
         else:
             self.state = self.state._replace(pool=pool.grown())
 
     def _samples(self) -> tuple[float, float]:
-        return self.state.meter[REWARDS], self.state.meter[LOGDET]
+        return self.state.meter["rewards"][0], self.state.meter["logdet"][0]
 
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "l": min(self.settings["sketch_size"], self.dim)}
@@ -226,15 +228,16 @@ class ContextualMultiscale(ContextualPolicy):
         clusters, pool = self.state.clusters, self.state.pool
         within(saved, "state.space.theta, its size", self.state.space.theta.size % self.dim, 0, 0)
         within(saved, "state.space.theta, its size", self.state.space.theta.size, 0, self.dim)
-        within(saved, "state.clusters.ticks[COUNT]", clusters.ticks[COUNT], 0, clusters.ranks.size)
-        within(saved, "state.clusters.ticks[MOST]", clusters.ticks[MOST], clusters.ranks.size, 2**62)
+        within(saved, "state.clusters.size[count]", clusters.size["count"], 0, clusters.ranks.size)
+        within(saved, "state.clusters.size[most]", clusters.size["most"], clusters.ranks.size, 2**62)
         within(saved, "state.clusters.ranks", clusters.ranks, 0, clusters.bases.shape[1])
-        within(saved, "state.pool.ticks[SIZE]", pool.ticks[SIZE], 0, len(pool.vectors))
+        within(saved, "state.pool.control[size]", pool.control["size"], 0, len(pool.vectors))
 
     @classmethod
     def _converted(cls, saved: Saved) -> Saved:
         if saved.format == 1:
             convert_radius(saved, "state.space.radius")
+            convert_records(saved)
         return super()._converted(saved)
 
     @classmethod

@@ -19,39 +19,46 @@ TPAMI 2013).
 **Departures** The others are independent, so that their weights need no optimisation; vectors come one at a time.
 """
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sketchbandits.kernels.compiled import kernel
-from sketchbandits.kernels.linalg import ROUNDING, Floats, Ints, assign, remove_projection, scale
+from sketchbandits.kernels.linalg import ROUNDING, Floats, assign, remove_projection, scale
 from sketchbandits.kernels.triangular import solve_upper
 
-# Entries of ``ticks``: vectors held, the most, how many newcomers to let pass, failures in a row.
-SIZE, MOST, PAUSE, FRUITLESS = range(4)
+POOL = np.dtype(
+    [
+        ("size", np.int64),  # vectors held
+        ("most", np.int64),  # how many there may be
+        ("pause", np.int64),  # newcomers to ignore
+        ("fruitless", np.int64),  # failures in a row
+    ]
+)
 
 
 class Pool(NamedTuple):
-    """Independent unit vectors, a row each, and room for more."""
+    """Independent unit vectors, one per row, with preallocated rows for more."""
 
     vectors: Annotated[Floats, "p d"]
     basis: Annotated[Floats, "p d"]
     mix: Annotated[Floats, "p p"]  # T, by columns
-    ticks: Annotated[Ints, "4"]
+    control: Annotated[NDArray[Any], "1", POOL]
 
     @staticmethod
     def of(dim: int, rows: int, most: int) -> "Pool":
-        """An empty pool with room for ``rows`` vectors, which may become ``most``."""
-        ticks = np.zeros(4, np.int64)
-        ticks[MOST] = most
-        return Pool(np.zeros((rows, dim)), np.zeros((rows, dim)), np.zeros((rows, rows)), ticks)
+        """An empty pool with ``rows`` preallocated rows, which may become ``most``."""
+        control = np.zeros(1, POOL)
+        control["most"] = most
+        return Pool(np.zeros((rows, dim)), np.zeros((rows, dim)), np.zeros((rows, rows)), control)
 
     def grown(self) -> "Pool":
-        """The same with twice the room, or the most."""
+        """The same with twice the rows, or the most."""
         rows, dim = self.vectors.shape
-        more = Pool.of(dim, min(2 * rows, int(self.ticks[MOST])), 0)
+        more = Pool.of(dim, min(2 * rows, int(self.control["most"][0])), 0)
         more.vectors[:rows], more.basis[:rows], more.mix[:rows, :rows] = self.vectors, self.basis, self.mix
-        return more._replace(ticks=self.ticks)
+        return more._replace(control=self.control)
 
 
 def pool_bytes(dim: int, rows: int) -> int:
@@ -80,36 +87,36 @@ def span_of_few(vectors: Floats, weights: Floats, most: int, u: Floats, toleranc
 
 
 @kernel
-def meet(vectors: Floats, basis: Floats, mix: Floats, ticks: Ints, u: Floats, tolerance: float, span: Floats) -> int:
+def meet(vectors: Floats, basis: Floats, mix: Floats, control: Any, u: Floats, tolerance: float, span: Floats) -> int:
     """Let a unit vector that no cluster holds meet the pool; the rank of the span found, written to ``span``, or 0.
 
     A span has no more dimensions than ``span`` has rows, and at least two: a vector on the line of another is passed
     over.
     """
-    if ticks[PAUSE] > 0:
-        ticks[PAUSE] -= 1
+    if control["pause"] > 0:
+        control["pause"] -= 1
         return 0
-    size = ticks[SIZE]
+    size = control["size"]
     residual, coordinates, weights = u.copy(), np.empty(size), np.empty(size)
     left = remove_projection(basis, size, residual, coordinates)
-    if left > tolerance and size < ticks[MOST]:
+    if left > tolerance and size < control["most"]:
         scale(residual, 1.0 / left)
         assign(vectors[size], u)
         assign(basis[size], residual)
         assign(mix[:size, size], coordinates)
         mix[size, size] = left
-        ticks[SIZE] += 1
+        control["size"] += 1
         return 0
     rank = 0
     if left <= tolerance:
         solve_upper(mix[:size, :size], coordinates, weights)
         rank = span_of_few(vectors[:size], weights, span.shape[0], u, tolerance, span)
     if rank == 0:
-        ticks[FRUITLESS] += 1
-        ticks[PAUSE] = ticks[FRUITLESS] * size * size // u.size  # what it has cost, in bounds of the space
-        ticks[SIZE] = 0
+        control["fruitless"] += 1
+        control["pause"] = control["fruitless"] * size * size // u.size  # what it has cost, in bounds of the space
+        control["size"] = 0
         return 0
     if rank == 1:
         return 0
-    ticks[FRUITLESS] = 0
+    control["fruitless"] = 0
     return rank

@@ -10,25 +10,36 @@ from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, assign, dot, scale, tie_threshold
 from sketchbandits.kernels.triangular import solve_upper, triangular_step
 from sketchbandits.policies.streaming.clusters import (
-    COUNT,
-    MOST,
     OWN,
     VIEW,
     Clusters,
-    book_in_all,
     inverse_norm,
     least_bounds,
-    look,
     open_cluster,
+    record_in_all,
+    renew_view,
 )
-from sketchbandits.policies.streaming.pool import SIZE, Pool, meet
+from sketchbandits.policies.streaming.pool import Pool, meet
 
-ROW, LOOK = 4.0, 1.0  # operations of a reward in the space and, for each dimension of a cluster, of its view, in d^2
+ROW, VIEWING = 4.0, 1.0  # operations of a reward in the space and, for each dimension of a cluster, of its view, in d^2
 PRIOR, CLUSTER, SPACE = range(3)
-# Entries of ``rule``: membership, a cluster's ridge as a constant and as a multiple of its rank, the budget; and of
-# ``meter``: operations saved up, ln det(V/ridge) of the space, rewards booked in all and in the space, sum of r_k^2.
-NEAR, RIDGE_AT_LEAST, RIDGE_A_RANK, BUDGET = range(4)
-BANK, LOGDET, REWARDS, IN_SPACE, SQUARES = range(5)
+RULE = np.dtype(
+    [
+        ("near", np.float64),  # the share of its norm by which a context may be off a span that holds it
+        ("ridge", np.float64),  # of clusters: a constant
+        ("ridge_per_rank", np.float64),  # and a multiple of the rank
+        ("budget", np.float64),  # operations per round
+    ]
+)
+METER = np.dtype(
+    [
+        ("bank", np.float64),  # operations saved up
+        ("logdet", np.float64),  # ln det(V/ridge) of the space
+        ("rewards", np.float64),  # recorded in all
+        ("in_space", np.float64),  # recorded in the space
+        ("squares", np.float64),  # the sum of r_k^2 over clusters
+    ]
+)
 
 
 class Space(NamedTuple):
@@ -48,8 +59,8 @@ class ContextualMultiscaleState(NamedTuple):
     space: Space
     radius: Annotated[NDArray[Any], "1", RADIUS]  # of clusters, but for their ridges and shares
     omega: Annotated[Floats, "d"]  # the direction that probes are made from
-    rule: Annotated[Floats, "4"]
-    meter: Annotated[Floats, "5"]
+    rule: Annotated[NDArray[Any], "1", RULE]
+    meter: Annotated[NDArray[Any], "1", METER]
 
 
 @kernel
@@ -59,11 +70,11 @@ def scale_bounds(state: ContextualMultiscaleState, contexts: Floats, out: Floats
     The space itself is asked only where no cluster holds a context; where one does, its view is.
     """
     space, S, d = state.space, state.radius[0]["theta_norm"], contexts.shape[1]
-    beta, rest, pair = radius_value(space.radius[0], 0.0, state.meter[LOGDET]), np.empty(d), np.empty(2)
+    beta, rest, pair = radius_value(space.radius[0], 0.0, state.meter[0]["logdet"]), np.empty(d), np.empty(2)
     for a in range(contexts.shape[0]):
         x = contexts[a]
         norm = np.sqrt(dot(x, x))
-        held = least_bounds(state.clusters, S, x, norm, state.rule[NEAR], rest, pair)
+        held = least_bounds(state.clusters, S, x, norm, state.rule[0]["near"], rest, pair)
         if not held and space.theta.size > 0:
             assign(rest, x)
             pair[VIEW] = dot(x, space.theta) + beta * inverse_norm(space.factor, d, rest)
@@ -93,67 +104,67 @@ def choose(state: ContextualMultiscaleState, contexts: Floats) -> int:
 
 @kernel
 def seek(state: ContextualMultiscaleState, x: Floats, norm: float) -> int:
-    """Show the pool a context that no cluster holds; the cluster that opens, where there is room for it, or -1."""
+    """Show the pool a context that no cluster holds; the cluster that opens, where there may be one more, or -1."""
     clusters, pool, d = state.clusters, state.pool, x.size
     most = min(clusters.bases.shape[1], d)
     if state.space.theta.size > 0:
-        most = min(most, min(d - 1, int(np.sqrt(d * d - state.meter[SQUARES]))))
-    if most < 2 or clusters.ticks[COUNT] == clusters.ticks[MOST]:
+        most = min(most, min(d - 1, int(np.sqrt(d * d - state.meter[0]["squares"]))))
+    if most < 2 or clusters.size[0]["count"] == clusters.size[0]["most"]:
         return -1
     u, span = x.copy(), np.empty((most, d))
     scale(u, 1.0 / norm)
-    rank = meet(pool.vectors, pool.basis, pool.mix, pool.ticks, u, state.rule[NEAR], span)
+    rank = meet(pool.vectors, pool.basis, pool.mix, pool.control[0], u, state.rule[0]["near"], span)
     if rank == 0:
         return -1
-    state.meter[SQUARES] += rank * rank
-    ridge = state.rule[RIDGE_AT_LEAST] + rank * state.rule[RIDGE_A_RANK]
+    state.meter[0]["squares"] += rank * rank
+    ridge = state.rule[0]["ridge"] + rank * state.rule[0]["ridge_per_rank"]
     return open_cluster(clusters, state.radius[0], span, rank, ridge, state.omega)
 
 
 @kernel
 def pay(state: ContextualMultiscaleState, home: int) -> bool:
     """Whether a reward goes into the space's fit: where no cluster is its context's home, or the budget pays for it."""
-    meter, d = state.meter, state.space.theta.size
+    meter, d = state.meter[0], state.space.theta.size
     if home < 0 or d == 0:
         return d > 0
-    cost = (ROW + LOOK * state.clusters.ranks[home]) * d * d
-    meter[BANK] += state.rule[BUDGET]
-    if meter[BANK] < cost:
+    cost = (ROW + VIEWING * state.clusters.ranks[home]) * d * d
+    meter["bank"] += state.rule[0]["budget"]
+    if meter["bank"] < cost:
         return False
-    meter[BANK] = min(meter[BANK] - cost, cost)  # no more is saved than what one of them costs
+    meter["bank"] = min(meter["bank"] - cost, cost)  # no more is saved than what one of them costs
     return True
 
 
 @kernel
 def absorb(state: ContextualMultiscaleState, x: Floats, reward: float) -> None:
-    """Book a reward wherever its context belongs."""
-    clusters, space, meter = state.clusters, state.space, state.meter
-    meter[REWARDS] += 1.0
+    """Record a reward wherever its context belongs."""
+    clusters, space, meter = state.clusters, state.space, state.meter[0]
+    meter["rewards"] += 1.0
     norm = np.sqrt(dot(x, x))
     if norm == 0.0:
         return  # it teaches nothing
-    home = book_in_all(clusters, state.radius[0], x, norm, state.rule[NEAR], reward, 0)
+    home = record_in_all(clusters, state.radius[0], x, norm, state.rule[0]["near"], reward, 0)
     paid = pay(state, home)
     if paid:
-        meter[LOGDET] += triangular_step(space.factor, space.target, x.copy(), reward)
-        meter[IN_SPACE] += 1.0
+        meter["logdet"] += triangular_step(space.factor, space.target, x.copy(), reward)
+        meter["in_space"] += 1.0
         solve_upper(space.factor, space.target, space.theta)
     if home < 0:
         home = seek(state, x, norm)
         if home >= 0:
-            book_in_all(clusters, state.radius[0], x, norm, state.rule[NEAR], reward, home)
+            record_in_all(clusters, state.radius[0], x, norm, state.rule[0]["near"], reward, home)
     if paid and home >= 0:
-        look(clusters, home, space.factor, space.theta, radius_value(space.radius[0], 0.0, meter[LOGDET]))
+        renew_view(clusters, home, space.factor, space.theta, radius_value(space.radius[0], 0.0, meter["logdet"]))
 
 
 @kernel
 def absorb_rows(state: ContextualMultiscaleState, rows: Floats, rewards: Floats, first: int) -> int:
-    """Book rewards in order, each with its row, while there is room; the number of the first that was not booked."""
+    """Record rewards in order, each with its row, while capacity lasts; the number of the first one left."""
     clusters, pool = state.clusters, state.pool
     for t in range(first, rewards.size):
-        if clusters.ticks[COUNT] == clusters.ranks.size and clusters.ticks[COUNT] < clusters.ticks[MOST]:
+        if clusters.size[0]["count"] == clusters.ranks.size and clusters.size[0]["count"] < clusters.size[0]["most"]:
             return t
-        if pool.ticks[SIZE] == pool.vectors.shape[0] and pool.ticks[SIZE] < pool.ticks[MOST]:
+        if pool.control[0]["size"] == pool.vectors.shape[0] and pool.control[0]["size"] < pool.control[0]["most"]:
             return t
         absorb(state, rows[t], rewards[t])
     return rewards.size
