@@ -84,29 +84,36 @@ def search_tile(draft: Draft, directions: Floats, product: Singles, near: Single
 
 
 class Compression:
-    """Vectors and probes of full clusters in ``dim`` dimensions, more than the rank of a cluster, or all there are."""
+    """Vectors and probes of full clusters in ``dim`` dimensions, more than the rank of a cluster, or all there are.
+
+    In all dimensions there is nothing to compress: ``G`` is the identity, which is never written down.
+    """
 
     def __init__(self, draft: Draft, dim: int) -> None:
         self.rank, self.dim, d = draft.rank, dim, draft.omega.size
         # The outcome does not depend on what is drawn; the seed is one that nobody draws arms from.
         generator = np.random.default_rng([20_061_012, 1_730])
-        self.G: Floats = generator.standard_normal((self.dim, d)) if self.dim < d else np.eye(d)
-        self.omega: Floats = self.G @ draft.omega
-        self.limit = float(np.linalg.norm(self.G, 2)) * (1 + SLACK) * (draft.tolerance + EPS32)
+        self.G: Floats | None = generator.standard_normal((self.dim, d)) if self.dim < d else None
+        self.omega: Floats = self._compressed(draft.omega)
+        stretch = 1.0 if self.G is None else float(np.linalg.norm(self.G, 2))
+        self.limit = stretch * (1 + SLACK) * (draft.tolerance + EPS32)
 
     def apply(self, vectors: Floats, out: Floats) -> None:
         """``out = G x`` for every row."""
-        np.matmul(vectors, self.G.T, out=out)
+        out[:] = self._compressed(vectors)
 
     def probes(self, bases: Floats) -> Floats:
         """The probes of full clusters, given their bases one after the other; zero where nothing is orthogonal."""
-        spans = np.linalg.qr((bases @ self.G.T).reshape(-1, self.rank, self.dim).transpose(0, 2, 1))[0]
+        spans = np.linalg.qr(self._compressed(bases).reshape(-1, self.rank, self.dim).transpose(0, 2, 1))[0]
         probes = np.broadcast_to(self.omega[:, None], (len(spans), self.dim, 1))
         for _ in range(2):  # the second time for what rounding has left
             probes = probes - spans @ (spans.transpose(0, 2, 1) @ probes)
         left = np.linalg.norm(probes, axis=1, keepdims=True)
         found = (left > LEAST * np.linalg.norm(self.omega)) & (self.rank < self.dim)
         return np.where(found, probes / np.where(found, left, 1.0), 0.0)[:, :, 0]
+
+    def _compressed(self, vectors: Floats) -> Floats:
+        return vectors if self.G is None else vectors @ self.G.T
 
 
 class Prober(Protocol):
