@@ -12,13 +12,12 @@ rounds. A library policy on fixed arms plays inside one compiled kernel, `Policy
 import copy
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits import validate
-from sketchbandits.environments.protocol import ContextualEnvironment, Environment, FixedArmsEnvironment
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.kernels.threads import one_blas_thread
 from sketchbandits.late_rewards import DelayLaw, Lateness, OutstandingRewards, check_lateness
@@ -27,12 +26,15 @@ from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.progress import Bar
 from sketchbandits.results import Result
 
+if TYPE_CHECKING:  # data sets and generators are loaded by those who use them
+    from sketchbandits.environments.protocol import ContextualEnvironment, Environment, FixedArmsEnvironment
+
 CHUNK = 16_384  # rounds between two readings of the clock and two chances for Ctrl-C
 N_CHECKPOINTS = 200
 
 
 def simulate(
-    env: Environment,
+    env: "Environment",
     policies: Mapping[str, Any],
     *,
     rounds: int,
@@ -146,7 +148,7 @@ class _Player(Protocol):
 
 
 def _curve(
-    env: Environment, player: _Player, noise: np.random.Generator, points: Ints, bar: _Progress, label: str
+    env: "Environment", player: _Player, noise: np.random.Generator, points: Ints, bar: _Progress, label: str
 ) -> tuple[Floats, float]:
     """Cumulative regret at each checkpoint, and the seconds spent playing."""
     curve = np.zeros(points.size)
@@ -164,7 +166,7 @@ def _curve(
 class _Compiled:
     """A library policy on fixed arms: all rounds are played inside one kernel."""
 
-    def __init__(self, env: FixedArmsEnvironment, policy: Policy) -> None:
+    def __init__(self, env: "FixedArmsEnvironment", policy: Policy) -> None:
         self.env, self.policy = env, policy
         policy.play_rounds(env.means, env.gaps, np.zeros(0))  # compile, or load the compiled kernel, off the clock
 
@@ -178,7 +180,7 @@ class _Compiled:
 class _FixedArms:
     """Any object with ``select()`` and ``update(arm, reward)``."""
 
-    def __init__(self, env: FixedArmsEnvironment, policy: Any) -> None:
+    def __init__(self, env: "FixedArmsEnvironment", policy: Any) -> None:
         self.policy = policy
         self.means, self.gaps = env.means.tolist(), env.gaps.tolist()
         if isinstance(policy, Policy):
@@ -198,7 +200,9 @@ class _FixedArms:
 class _LateFixedArms(_FixedArms):
     """Decisions ahead of their rewards on fixed arms; outstanding ones are passed to the policy, or not."""
 
-    def __init__(self, env: FixedArmsEnvironment, policy: Any, late: OutstandingRewards, passes_pending: bool) -> None:
+    def __init__(
+        self, env: "FixedArmsEnvironment", policy: Any, late: OutstandingRewards, passes_pending: bool
+    ) -> None:
         super().__init__(env, policy)
         self.late, self.passes_pending = late, passes_pending
         self.batch: list[int] = []
@@ -232,7 +236,7 @@ class _Contextual:
     """Any object with ``select(contexts)`` and ``update(context, reward)``; drawing contexts is off the clock."""
 
     def __init__(
-        self, env: ContextualEnvironment, policy: Any, generator: np.random.Generator, late: OutstandingRewards | None
+        self, env: "ContextualEnvironment", policy: Any, generator: np.random.Generator, late: OutstandingRewards | None
     ) -> None:
         self.env, self.policy, self.generator, self.late = env, policy, generator, late
         if isinstance(policy, ContextualPolicy):  # compile off the clock
@@ -265,7 +269,7 @@ class _Contextual:
             self.policy.update(earlier, known)
 
 
-def _player(env: Environment, policy: Any, seeds: _RunSeeds, lateness: Lateness | None) -> _Player:
+def _player(env: "Environment", policy: Any, seeds: _RunSeeds, lateness: Lateness | None) -> _Player:
     """How this policy plays in this environment."""
     late = OutstandingRewards(lateness, seeds.delays) if lateness is not None else None
     if env.contextual:
@@ -299,7 +303,7 @@ def _checkpoints(checkpoints: ArrayLike | None, rounds: int) -> Ints:
     return points.astype(np.int64)
 
 
-def _check_policies(env: Environment, policies: Mapping[str, Any], late: Lateness | None) -> None:
+def _check_policies(env: "Environment", policies: Mapping[str, Any], late: Lateness | None) -> None:
     """Refuse policies that cannot be played here."""
     if not isinstance(policies, Mapping) or not policies:
         raise ValueError(f"policies must be a non-empty dictionary of name: policy, got {policies!r}")
@@ -317,14 +321,14 @@ def _check_policies(env: Environment, policies: Mapping[str, Any], late: Latenes
             raise ValueError(f"policies[{name!r}] must have select_many, or pending must not be True, got {policy!r}")
 
 
-def _check_contextual(env: ContextualEnvironment, name: str, policy: Any) -> None:
+def _check_contextual(env: "ContextualEnvironment", name: str, policy: Any) -> None:
     if isinstance(policy, Policy):
         raise ValueError(f"policies[{name!r}] must be contextual in this environment: use its .contextual(dim=…)")
     if getattr(policy, "dim", env.dim) != env.dim:
         raise ValueError(f"policies[{name!r}] must have dim = {env.dim}, got {policy.dim}")
 
 
-def _check_fixed_arms(env: FixedArmsEnvironment, name: str, policy: Any) -> None:
+def _check_fixed_arms(env: "FixedArmsEnvironment", name: str, policy: Any) -> None:
     if getattr(policy, "contextual_arms", False):
         raise ValueError(f"policies[{name!r}] must be built on arms in this environment, got a contextual policy")
     if isinstance(policy, Policy) and policy.n_arms != env.n_arms:

@@ -24,6 +24,7 @@ from sketchbandits import (
     MultiscaleCSLB,
     Partition,
 )
+from sketchbandits.kernels.compiled import STAMPED
 
 FIRST_DECISIONS = """
 import numpy as np
@@ -145,3 +146,10 @@ def test_partition_refuses_bad_input():
         partition.basis(3)
     with pytest.raises(ValueError, match="arms must have 7 rows, as partitioned, got 6"):
         partition.coordinates(ARMS[:6], 0)
+
+
+def test_every_file_with_kernels_is_stamped():
+    root = Path(sketchbandits.__file__).parent
+    stamped = {path for pattern in STAMPED for path in root.glob(pattern)}
+    with_kernels = {path for path in root.rglob("*.py") if "kernel\ndef " in path.read_text()}
+    assert with_kernels and with_kernels <= stamped

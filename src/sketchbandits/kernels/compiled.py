@@ -1,8 +1,8 @@
 """The one decorator of every compiled function, and the stamp that keeps the on-disk cache honest.
 
 Numba caches a kernel under a stamp of the file that defines it, and inlines what the kernel calls: after an edit of
-``linalg.py`` a cached policy would go on with the old arithmetic. Here every kernel carries a stamp of *all* files that
-hold kernels, so an edit of any recompiles what is used and an unchanged package never compiles twice.
+``linalg.py`` a cached policy would go on with the old arithmetic. Here every kernel carries a stamp of *all* files in
+the folders that hold kernels, so an edit of any recompiles what is used, and an unchanged package never compiles twice.
 """
 
 import hashlib
@@ -15,11 +15,15 @@ import numba
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
+# Only what is below: reading the sources of the lab and the service would make every import slower.
+STAMPED = ("confidence.py", "kernels/*.py", "partition/*.py", "policies/**/*.py", "sketches/*.py")
+
+
 def _kernels_stamp() -> bytes:
-    digest = hashlib.blake2b(digest_size=16)
-    for source in sorted(Path(__file__).parents[1].rglob("*.py")):
-        if b"kernel\ndef " in (text := source.read_bytes()):
-            digest.update(text)
+    root, digest = Path(__file__).parents[1], hashlib.blake2b(digest_size=16)
+    for pattern in STAMPED:
+        for source in sorted(root.glob(pattern)):
+            digest.update(source.read_bytes())
     return digest.digest()
 
 
