@@ -1,19 +1,21 @@
-"""CS-LB, Cluster Sketch Linear Bandits: one lossless ridge fit per cluster of arms; a sentinel says which cluster acts.
+"""CS-LB, Cluster Sketch Linear Bandits: one lossless ridge fit per cluster of arms.
+
+The *sentinel* of a cluster is its largest upper confidence bound; the cluster with the largest sentinel plays.
 
     W_t = argmax_C U(C) ;   x_t = argmax_{x in W_t} x.theta_C + beta ||x||_{V_C^-1}
     after the reward:  U(W_t) = max_{x in W_t} x.theta_C + beta ||x||_{V_C^-1} ;  other clusters are untouched
 
 **Radius** ``"paper"`` (default) is Eq. (2), ``R sqrt(l ln(1 + t L^2/(l ridge)) + 2 ln(N/(l delta))) + S sqrt(ridge)``,
-with ``t = 1 + rewards booked``. ``"logdet"`` is the cluster's own
+with ``t = 1 + rewards recorded``. ``"logdet"`` is the cluster's own
 ``R sqrt(ln det(V_C/ridge) + 2 ln(K/delta)) + S sqrt(ridge)``, never larger when ``K <= N/l``; there every bound is
 capped at ``S ||x||``, and arms are ordered by (capped bound, uncapped bound, lowest index). A function
 ``(n, logdet) -> beta`` is asked about the cluster that changed, and capped likewise.
 
-**Cost** ``engine="coordinates"`` (default) keeps every cluster in the coordinates of its span: O(r^2 + |C| r) a round
-for a cluster of rank r <= l, plus O(log K) to compare sentinels (`cslb_tournament`). A huge cluster keeps shortlists,
-and in the long run a round looks at few of its arms (`cslb_shortlist`), with the same choices. The dimension d is gone
-after the warm-up: a round touches O(N l) memory, arms and bases stay beside it in O(N d). ``engine="sketch"`` runs
-Algorithms 1-3 as printed: O(l^2 d + |C| l d) a round, memory O(N d).
+**Cost** ``engine="coordinates"`` (default) keeps every cluster in the coordinates of its span: O(r^2 + |C| r) per
+round for a cluster of rank r <= l, plus O(log K) to compare sentinels (`tournament`). A huge cluster keeps shortlists,
+so that in the long run a round examines few of its arms (`shortlist`), with the same choices. The dimension d plays no
+role after the warm-up: a round touches O(N l) memory; arms and bases take O(N d) more. ``engine="sketch"`` runs
+Algorithms 1-3 as printed: O(l^2 d + |C| l d) per round, memory O(N d).
 
 **Guarantee** every cluster's ellipsoid covers theta* at every round with probability ``1 - delta`` (Lemma 1), and for
 ``ridge >= max(1, L^2)`` regret is at most Theorem 1's `sketchbandits.confidence.theorem_bound`. Eq. (2) as printed
@@ -60,16 +62,50 @@ def _compile_warm_up() -> None:
 
 
 class CSLB(ChangingClusters):
-    """Cluster Sketch Linear Bandits on a fixed arm set; with ``radius="logdet"`` arms may come and go (`add_arms`).
+    """CS-LB: one lossless ridge fit per cluster of arms; the cluster with the largest bound is played.
 
-    ``sketch_size`` is the largest rank of a cluster, ``l``; in its place, a ``partition`` made beforehand (with more
-    threads, on a GPU, or for several policies). ``scan``: in a cluster of 4,096 arms and more, shortlists spare the
-    look at every arm each round (``"auto"``); ``"shortlist"`` keeps them for small ones too, ``"full"`` for none. The
-    choices are the same. ``tolerance``: arms within this share of their norm of a span may share its cluster, at the
-    price of two more terms in the bound and of regret linear in it; ``horizon``, the rounds to come, is only asked
-    whether that is worth a warning. ``noise``, ``theta_norm``, ``arm_norm`` (default: the
-    largest arm norm) and ``delta`` are R, S, L and the failure probability. Nothing is random: ``seed`` is accepted so
-    that all policies can be built alike.
+    For many arms in many dimensions that lie near few low-dimensional subspaces: a round costs O(r^2 + |C| r) for a
+    cluster C of rank r, whatever the dimension. `MultiscaleCSLB` has tighter bounds at a similar cost and is the one to
+    try first; `OFUL` learns from all arms together and is preferable where there are few dimensions. With
+    ``radius="logdet"`` arms may be added and removed.
+
+    Parameters
+    ----------
+    arms
+        One row per arm: an array, a sparse matrix or a data frame of numbers. Copied.
+    sketch_size
+        l, the largest rank of a cluster. Small clusters are cheap and learn from fewer arms; `sketchbandits inspect`
+        shows how many clusters each size makes. Required unless ``partition`` is given.
+    partition
+        A `Partition` of these arms made beforehand, with more threads, on a GPU, or for several policies.
+    ridge
+        The regulariser of every fit, > 0 (default 1). The theorem wants at least ``max(1, L^2)``.
+    noise
+        R, the scale of the reward noise, in units of the reward (default 1): the noise must be R-sub-Gaussian. 0.5
+        is valid for every reward in [0, 1]. Too small and the bounds fail, too large and exploration is slow.
+    theta_norm
+        S, an upper bound on the norm of the unknown parameter, in units of the reward per unit of arm norm (default
+        1).
+    arm_norm
+        L, an upper bound on the norms of the arms (default: the largest norm given).
+    delta
+        The probability with which the bounds may fail at any time, in (0, 1) (default 0.01).
+    radius
+        ``"paper"`` (default) is the paper's Eq. (2). ``"logdet"`` measures what each cluster has learned: far less
+        regret in practice. Or a function ``(n, logdet) -> beta`` of your own.
+    engine
+        ``"coordinates"`` (default) is the cheap equal form; ``"sketch"`` runs Algorithms 1-3 as printed.
+    scan
+        How clusters of 4,096 arms and more are searched: ``"auto"`` (default) by shortlists, with the same choices;
+        ``"shortlist"`` keeps them for small clusters too, ``"full"`` for none.
+    tolerance
+        Arms within this share of their norm of a span may share its cluster, in [0, 1) (default 0: rounding only).
+        Fewer clusters, at the price of two more terms in the bound and of regret linear in the tolerance.
+    horizon
+        The number of rounds to come, used only to warn where the tolerance would cost more than it saves.
+    seed
+        Accepted so that all policies can be built alike; nothing is random.
+
     """
 
     def __init__(

@@ -16,16 +16,16 @@ and clusters divide theirs equally among those known at first, with one more sha
 **Guarantee** With probability ``1 - delta`` every scale's set covers theta* at every round. Then ``x.theta* <= U(x)``
 for every arm, and the regret after T rounds is at most ``sum_t min_s 2 beta_s ||x_t||_{V_s^-1}`` over the scales s:
 ``2 beta_T sqrt(2 r K T ln(1 + T L^2/(ridge r)))`` with (K, r) = (rays, 1) or (clusters, l), for ``ridge >= L^2``.
-Proof: docs/math/multiscale.md. An old space bound stays valid; it only is not the least any more.
+Proof: docs/math/multiscale.md. An old space bound stays valid; it is only not the least any more.
 
-**Cost** O(r^2 + |C| r) a round for a cluster of rank r, O(log K) to choose, plus ``budget`` operations on average for
+**Cost** O(r^2 + |C| r) per round for a cluster of rank r, O(log K) to choose, plus ``budget`` operations on average for
 the space: a row into its fit is 3 D^2, an arm's bound D^2 (D the rank of all arms, at most d). A new fit begins only
 when the determinants of clusters have grown by 1/16 in all since the last, so that in the long run the space costs
 next to nothing; the budget bounds the beginning. Memory O(N (d + l) + D^2).
 
 **Reference** Intersecting confidence sets is folklore; clusters and sentinels are from Yang, Xie and Lian (CS-LB); the
 radius is the analytic martingale mixture of Flynn, Reeb, Kandemir and Peters (NeurIPS 2023).
-**Departures** from CS-LB: the scales beside the cluster's, the radius, the prior's cap, ties by what is known least.
+**Departures** from CS-LB: the further scales, the radius, the prior's cap, ties by what is known least.
 """
 
 import math
@@ -101,13 +101,41 @@ def partition_share(j: int) -> float:
 
 
 class MultiscaleCSLB(ContextualForm, ChangingClusters):
-    """Multi-scale CS-LB on an arm set that may change.
+    """Multi-scale CS-LB: every arm's bound is the tightest of four that hold together with probability ``1 - delta``.
 
-    ``sketch_size`` is the largest rank of a cluster (default 16), or a ``partition`` made beforehand; ``budget`` the
-    operations a round may spend on average on the space's scale (0: none; `sketchbandits.advise` translates
-    microseconds). ``radius="logdet"`` takes the classical radius for comparison. ``tolerance`` and ``horizon`` as in
-    `CSLB`. ``noise``, ``theta_norm``, ``arm_norm`` and ``delta`` are R, S, L and the failure probability. Nothing is
-    random: ``seed`` is accepted so that all policies can be built alike.
+    The policy to try first on fixed arms: close to UCB1 where features say nothing, to OFUL where all arms share few
+    dimensions, to CS-LB between them. Arms may be added and removed; `contextual` is the form for contexts that arrive
+    each round. Prefer `OFUL` in few dimensions where its simplicity counts, `UCB1` where there are no features.
+
+    Parameters
+    ----------
+    arms
+        One row per arm: an array, a sparse matrix or a data frame of numbers. Copied.
+    sketch_size
+        l, the largest rank of a cluster (default 16). Small clusters are cheap and learn from fewer arms.
+    partition
+        A `Partition` of these arms made beforehand, in place of ``sketch_size``.
+    ridge
+        The regulariser of every fit, > 0 (default None: each scale's rank times ``R^2/S^2``).
+    noise
+        R, the scale of the reward noise, in units of the reward (default 1): the noise must be R-sub-Gaussian. 0.5
+        is valid for every reward in [0, 1]. Too small and the bounds fail, too large and exploration is slow.
+    theta_norm
+        S, an upper bound on the norm of the unknown parameter, in units of the reward per unit of arm norm (default
+        1).
+    arm_norm
+        L, an upper bound on the norms of the arms (default: the largest norm given).
+    delta
+        The probability with which the bounds may fail at any time, in (0, 1) (default 0.01).
+    radius
+        ``"mixture"`` (default), or ``"logdet"``, the classical one, for comparison.
+    budget
+        Operations that a round may spend on average on the fit of the whole space (default 2,048; 0: none).
+    tolerance, horizon
+        As in `CSLB`.
+    seed
+        Accepted so that all policies can be built alike; nothing is random.
+
     """
 
     contextual = ContextualMultiscale
