@@ -38,7 +38,8 @@ def tiny(monkeypatch):
     def shrink(block=16, tile=64):
         monkeypatch.setattr(module, "BLOCK", (1, block))
         monkeypatch.setattr(probe, "TILE", tile)
-        monkeypatch.setattr(module, "PARALLEL", 0)
+        for threshold in ("PLANNED", "PARALLEL"):
+            monkeypatch.setattr(module, threshold, 0)
         monkeypatch.setattr(module, "SERIAL", 0)
 
     shrink()
@@ -132,7 +133,8 @@ def test_adversarial_arms_give_the_plain_partition(name, block, tile, workers, t
 @pytest.mark.parametrize("block", [7, 1024])
 def test_adversarial_arms_without_plans_and_compression(name, block, tiny, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", (block, block))
-    monkeypatch.setattr(module, "PARALLEL", np.inf)
+    for threshold in ("PLANNED", "PARALLEL"):
+        monkeypatch.setattr(module, threshold, np.inf)
     arms, l = adversarial(name)
     assert same(fit(arms, l), naive.plain_first_fit(arms, l))
 
@@ -149,7 +151,8 @@ def test_more_adversarial_arms(name, tiny):
 @pytest.mark.parametrize("compressed", [True, False])
 def test_near_dependent_arms_fall_on_their_side_of_the_tolerance(compressed, monkeypatch):
     """0.1 and 0.9 of the tolerance are in, 1.1 and 10 are out."""
-    monkeypatch.setattr(module, "PARALLEL", 0 if compressed else np.inf)
+    for threshold in ("PLANNED", "PARALLEL"):
+        monkeypatch.setattr(module, threshold, 0 if compressed else np.inf)
     rng, d, l = np.random.default_rng(5), 61, 6
     start = rng.normal(size=(rounds(40, 5) * l, d))
     shares = np.tile([0.1, 0.9, 1.1, 10.0], 8)
@@ -182,7 +185,8 @@ def test_any_arms_in_any_blocks(given_arms, block, tile, workers, seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK", (1, block))
         patch.setattr(probe, "TILE", tile)
-        patch.setattr(module, "PARALLEL", 0)
+        for threshold in ("PLANNED", "PARALLEL"):
+            patch.setattr(module, threshold, 0)
         patch.setattr(module, "SERIAL", 0)
         assert same(fit(arms, l, workers=workers), naive.plain_first_fit(arms, l))
 

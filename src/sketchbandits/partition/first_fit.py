@@ -40,7 +40,8 @@ from sketchbandits.validate import LARGEST, SMALLEST
 
 BLOCK = (256, 4096)  # arms per block: least and most
 EXTRA = 8  # compressed dimensions beyond l
-PARALLEL = 2**24  # N l d from which compression, plans and threads are worth their start and compilation
+PLANNED = 2**20  # N l d from which compression and plans are worth their compilation
+PARALLEL = 2**24  # N l d from which threads are worth their start
 SERIAL = 2**18  # N l d from which BLAS would start threads of its own, and is limited to one
 
 
@@ -103,7 +104,7 @@ class FirstFit:
         self, n: int, dim: int, sketch_size: int, tolerance: float, *, block: int, threads: Threads, device: str
     ) -> None:
         rank = min(sketch_size, dim)
-        self.plans = n * dim * rank >= PARALLEL
+        self.plans = n * dim * rank >= PLANNED
         self.draft = Draft.empty(n, dim, rank, block, tolerance)
         self.compression = Compression(self.draft, min(rank + EXTRA, dim) if self.plans else dim)
         self.threads, self.prober = threads, make_prober(device, self.draft, self.compression, threads)
@@ -221,7 +222,7 @@ def first_fit(
     labels = np.zeros(n, np.int64)
     work = n * d * min(sketch_size, d)
     workers = workers if work >= PARALLEL else 1
-    wanted = min(64 * sketch_size, n // 8) if work >= PARALLEL else 0  # large blocks are for plans
+    wanted = min(64 * sketch_size, n // 8) if work >= PLANNED else 0  # large blocks are for plans
     block = max(1, min(n, BLOCK[1], max(BLOCK[0], wanted)))
     with threads(workers) if work >= SERIAL else nullcontext(Threads()) as pool:
         fit = FirstFit(n, d, sketch_size, tolerance, block=block, threads=pool, device=device)

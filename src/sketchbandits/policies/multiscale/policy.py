@@ -103,9 +103,10 @@ def partition_share(j: int) -> float:
 class MultiscaleCSLB(ContextualForm, ChangingClusters):
     """Multi-scale CS-LB: every arm's bound is the tightest of four that hold together with probability ``1 - delta``.
 
-    The policy to try first on fixed arms: close to UCB1 where features say nothing, to OFUL where all arms share few
-    dimensions, to CS-LB between them. Arms may be added and removed; `contextual` is the form for contexts that arrive
-    each round. Prefer `OFUL` in few dimensions where its simplicity counts, `UCB1` where there are no features.
+    The policy to try first on fixed arms with features. Each arm is bounded by its prior, by the arms on its line, by
+    its cluster and by all arms together (docs/multiscale.md compares it with others). Arms may be added and removed;
+    `contextual` is the form for contexts that arrive each round. Prefer `OFUL` in few dimensions where its simplicity
+    counts, `UCB1` where there are no features.
 
     Parameters
     ----------
