@@ -1,6 +1,6 @@
 """Streams of contexts: where clusters found in them help, and where OFUL is better. The table of docs/streaming.md.
 
-Every policy plays the same contexts and noise (`simulate`, some runs, mean final regret). Microseconds a round are
+Every policy plays the same contexts and noise (`simulate`, some runs, mean final regret). Microseconds per round are
 `select` and `update` from Python after the last round, on the time of this thread alone: the least of a few blocks.
 """
 

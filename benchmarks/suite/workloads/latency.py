@@ -101,7 +101,7 @@ def timed_rounds(policy: CSLB, env: LinearEnvironment, noise: Floats) -> Any:
 def compiled_means(
     policies: Mapping[str, CSLB], env: LinearEnvironment, lengths: Mapping[str, int], seed: int
 ) -> dict[str, list[float]]:
-    """Microseconds a round in the compiled loop, from the first round on; once, since it is long."""
+    """Microseconds per round in the compiled loop, from the first round on; once, since it is long."""
     contenders = {name: compiled(policies[name], env, games.noise_of(env, lengths[name], seed)) for name in policies}
     return interleaved(contenders, 1)
 

@@ -81,7 +81,7 @@ def points(sizes: Sizes) -> list[Point]:
 
 
 def measure(shape: dict[str, Any], session: Session) -> dict[str, Any]:
-    """Microseconds a round and regret of every policy and of the yardstick."""
+    """Microseconds per round and regret of every policy and of the yardstick."""
     draw = 1000 * session.seed + 2 * shape["draw"]
     env = games.paper_game(shape["n_arms"], shape["dim"], draw)
     noise = games.noise_of(env, shape["rounds"], draw)

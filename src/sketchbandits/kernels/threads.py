@@ -1,7 +1,7 @@
-"""Threads of our own over compiled kernels, and BLAS held to one thread beside them.
+"""Threads of our own over compiled kernels, and BLAS limited to one thread meanwhile.
 
-A BLAS with threads of its own keeps them spinning for a while after every product; beside other work they are in the
-way, and on a busy machine they make small products 20 times slower.
+A BLAS with threads of its own keeps them spinning for a while after every product; they then take time from other
+work, and on a busy machine they make small products 20 times slower.
 """
 
 import functools
@@ -30,7 +30,7 @@ def _libraries() -> ThreadpoolController:
 def one_blas_thread() -> Iterator[None]:
     """A context in which matrix products use one thread, in the whole process.
 
-    It may be entered by several threads at once: the first sets the limit, the last lifts it.
+    Several threads may be inside it at the same time: the first sets the limit, the last lifts it.
     """
     with _LOCK:
         _held.append(_held[0] if _held else _libraries().limit(limits=1, user_api="blas"))

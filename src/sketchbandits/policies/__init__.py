@@ -1,4 +1,4 @@
-"""Policies, one a file."""
+"""Policies: one file or folder per policy."""
 
 from sketchbandits.policies.cbrap import CBRAP
 from sketchbandits.policies.cbscfd import CBSCFD

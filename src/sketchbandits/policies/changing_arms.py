@@ -1,4 +1,4 @@
-"""Arms that come and go: the one contract of `add_arms`, `remove_arms` and `active`. Ids are stable for ever.
+"""Adding and removing arms: the one contract of `add_arms`, `remove_arms` and `active`. Ids never change.
 
 `ChangingArms` checks the input and says what a subclass must do. `OneFit` does it for policies with one fit of all arms
 (UCB1, OFUL, LinUCB): a new arm is one more column, in O(N d) per call and one refit of a ridge fit. Policies with
@@ -19,7 +19,7 @@ from sketchbandits.policies.rounds import renew_choice
 
 
 class ChangingArms(Policy):
-    """A policy whose arms may come and go; a subclass gives `active`, `_append_arms` and `_close_arms`."""
+    """A policy whose arms may be added and removed; a subclass gives `active`, `_append_arms` and `_close_arms`."""
 
     @exclusive
     def add_arms(self, arms: ArrayLike) -> NDArray[np.int64]:
@@ -43,7 +43,7 @@ class ChangingArms(Policy):
         self._close_arms(gone)
 
     def _check_changeable(self) -> None:
-        """Refuse where this policy's settings do not allow arms to come and go."""
+        """Refuse where this policy's settings do not allow arms to be added or removed."""
 
     def _check_new(self, arms: Floats) -> None:
         """Refuse arms to which the policy's guarantee does not extend."""

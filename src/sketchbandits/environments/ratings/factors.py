@@ -26,7 +26,7 @@ def item_factors(
     Reference: Sarwar, Karypis, Konstan, Riedl, "Application of Dimensionality Reduction in Recommender System", WebKDD
     2000.
     Departures, or choices made here: ratings are centred by one mean for all and not by each item's own, which would
-    erase the very differences that a bandit looks for. The intercept is there because an average item pays far more
+    erase the differences that a bandit must find. The intercept is there because an average item pays far more
     than nothing, which no factor expresses. Items with few ratings have short factors: the unknown is taken as average.
 
     Parameters

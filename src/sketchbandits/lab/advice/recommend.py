@@ -6,7 +6,7 @@ from sketchbandits.lab.advice.bounds import Case
 from sketchbandits.lab.advice.candidates import ESTIMATED, MULTISCALE, NONE, Candidate
 
 # Bounds are loose by more than this factor: such a difference says nothing about regret. Between equals
-# `MultiscaleCSLB` goes first, since it takes the least of several bounds in every round anew.
+# `MultiscaleCSLB` goes first, since it uses the smallest of several bounds in each round.
 TIE = 2.0
 SAME = 1.05  # within this factor the sketch size makes no difference
 

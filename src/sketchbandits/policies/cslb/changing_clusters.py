@@ -1,9 +1,9 @@
-"""Clusters whose arms come and go (the contract of `policies.changing_arms`), and `repartition`.
+"""Clusters to which arms are added and from which they are removed (`policies.changing_arms`), and `repartition`.
 
 A new arm joins the first cluster whose span holds it, else the last one whose rank may grow, else it opens a
 cluster: first-fit is an online rule, so a policy grown arm by arm has the clusters, means, widths and determinants of
-one built at once. In a cluster of many arms its mean and width come from the fit at hand in O(r^2); the Gram matrix of
-a small one (at most 2 r arms) is made again in O(r^3). Features alone decide, never rewards.
+one that was built with all arms. In a cluster of many arms its mean and width come from the current fit in O(r^2); the
+Gram matrix of a small one (at most 2 r arms) is computed again in O(r^3). Features alone decide, never rewards.
 
 **Shares of delta** The K clusters known at first take ``delta/(K + 1)`` each and the k-th later one
 ``delta/((K + 1) k (k + 1))``: in all ``delta`` exactly. `CSLB` without growth spends ``delta/K`` and begins with these
@@ -11,7 +11,7 @@ shares at the first new arm, and its j-th partition spends ``delta/(j (j + 1))``
 time hold together with probability ``1 - delta``, those of all times together with ``1 - 5 delta/2`` at worst.
 `MultiscaleCSLB` keeps its shares from the start, and never spends more than ``delta``.
 
-A removed arm is never played again; its data stay and go on teaching its cluster. `repartition` builds anew from the
+A removed arm is never played again; its data stay and go on teaching its cluster. `repartition` rebuilds from the
 counts and sums of *all* arms ever added: leaving out arms that were removed after a high reward would bias the bounds.
 """
 
@@ -114,7 +114,7 @@ def predicted_regret(n_clusters: int, rank: int, log_share: float, rounds: int) 
 
 
 class ChangingClusters(ChangingArms):
-    """What CS-LB with the log-det radius and multi-scale CS-LB share: arms come and go, clusters may be made anew."""
+    """What CS-LB with the log-det radius and multi-scale CS-LB share: arms and clusters may change."""
 
     _partition: Partition | None
     _spans: GrowingSpans | None = None
@@ -325,7 +325,7 @@ class ChangingClusters(ChangingArms):
         """What else there is to rebuild from every arm's count and sum."""
 
     def _rebuild(self, partition: Partition) -> None:
-        """The state anew on another partition, with every arm's count and sum."""
+        """The state rebuilt on another partition, from every arm's count and sum."""
         slots, partitions = self.state.place[SLOT, : self.n_arms], int(self.state.control["partitions"][0]) + 1
         counts, sums, active = self.state.counts[slots], self.state.stats[[SUM, LOST]][:, slots], self.active
         self._partition, self._spans = partition, None

@@ -247,7 +247,7 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
         ends = np.cumsum(part.ranks)
         for c, own in enumerate(clusters.clusters):
             arms = self.arms[clusters.place[ARM_AT, own["start"] : own["start"] + own["size"]]]
-            # Off a coarse span, arms may look parallel that are not.
+            # Within a coarse tolerance of a span, arms that are not parallel may have parallel coordinates.
             basis = part.bases[ends[c] - part.ranks[c] : ends[c]]
             rows.append(arms if part.tolerance > NEGLIGIBLE else arms @ basis.T)
         return number_rays(clusters.clusters, clusters.stats, rows, min(part.tolerance, NEGLIGIBLE))

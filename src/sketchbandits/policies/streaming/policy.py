@@ -1,24 +1,24 @@
 """Multi-scale CS-LB for contexts that arrive each round: clusters are found in the stream, in bounded memory.
 
     prior    S ||x||
-    cluster  the ridge fit of every cluster whose span holds x              (rank <= l; `contextual_clusters`)
+    cluster  the ridge fit of every cluster whose span holds x              (rank <= l; `streaming.clusters`)
     space    the ridge fit in all d dimensions                              (OFUL's)
 
     U(x) = min of them ,   x_t = argmax U ,  ties at S ||x|| to the context with the largest bound without the cap
 
-**Routing** looks at features only, and only `update` routes. A reward is recorded in every cluster whose span holds its
-context. A context that none holds meets the pool (`contextual_pool`), which opens a cluster as soon as the context and
-few earlier ones are dependent. The space has all rewards of contexts that no cluster held, and bounds such contexts at
+**Routing** depends on features only, and only `update` routes. A reward is recorded in every cluster whose span holds its
+context. A context that none holds goes to the pool (`streaming.pool`), which opens a cluster as soon as the context and
+a few earlier ones are dependent. The space has all rewards of contexts that no cluster held, and bounds such contexts at
 O(d^2) each. A cluster has a *view* of it: the space's confidence set on its span, as of its opening, renewed together
-with a reward more for the space whenever the ``budget`` has saved up the operations for it. So the space is an
-insurance: where the stream has no low-dimensional spans, or memory is used up, the policy is OFUL, at OFUL's cost;
+with one more reward for the space whenever the ``budget`` allows the operations for it. So the space is a fallback:
+where the stream has no low-dimensional spans, or memory is used up, the policy is OFUL, at OFUL's cost;
 where it has, d^2 is rare. There is no direction's scale: contexts seldom repeat.
 
 **Shares of delta** 0.9/(k (k + 1)) for cluster k = 1, 2, ..., and 0.1 for the space. Whether a reward is recorded in a
 fit is known before it is seen, so each fit is a confidence set by itself (radii and ridges as in `multiscale`).
 
 **Memory** ``memory`` bytes for the state, grown as needed. The space (d^2 numbers) is kept where it fits in half of it,
-the pool has up to half of the rest, clusters of l (d + 2 l) numbers what remains. Beside a space there are at most d of
+the pool has up to half of the rest, clusters of l (d + 2 l) numbers what remains. With a space there are at most d of
 them, with ``sum r_k^2 <= d^2``: beyond, finding a context's clusters costs more than its bound in the space, and OFUL's
 regret bound is the smaller one.
 
@@ -30,10 +30,10 @@ used up, contexts of further subspaces have the space's bound; if that was not k
 and nothing sublinear is claimed for them. A ``tolerance`` eps adds a term of order ``S L eps T``.
 
 **Cost** A context: O(K d + r d) in a cluster, O(K d + d^2) in none. A reward: the same, and ``budget`` operations.
-**Reference** Bounds as in `multiscale`, the search for spans as in `contextual_pool`.
+**Reference** Bounds as in `multiscale`, the search for spans as in `streaming.pool`.
 **Departures** from CS-LB's first-fit, which puts successive contexts of different subspaces into one cluster, whose
-span holds none that come later: here a cluster opens only where a span has shown itself. What it was shown by is lost
-to the cluster's own fit, not to its view.
+span holds none that come later: here a cluster opens only where a span was found. The rewards of the contexts by
+which it was found are missing in the cluster's own fit, not in its view.
 """
 
 import math

@@ -11,7 +11,7 @@ const LABEL_GAP = 8;
 // How many points a key moves the cursor.
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, PageDown: -10, PageUp: 10, Home: -Infinity, End: Infinity };
 const CHARACTER = 6.6; // width of a digit in a label
-const TIME_LABEL = 58; // room for one
+const TIME_LABEL = 58; // the space that one takes
 
 function label(x, y, anchor, words) {
   return shape("text", { x, y, "text-anchor": anchor, class: "label" }, words);

@@ -21,7 +21,7 @@ export function roughly(value) {
   return ROUGH.format(value);
 }
 
-/** In full where there is room for it. */
+/** In full where there is space for it. */
 export function short(value) {
   return value < 1e8 ? count(value) : roughly(value);
 }

@@ -14,7 +14,7 @@ export class Picker {
     addEventListener("hashchange", changed);
   }
 
-  /** The bandit to show, or null where there are none; an address that names none of them is mended. */
+  /** The bandit to show, or null where there are none; an address that names none of them is corrected. */
   choose(bandits) {
     this.#label.hidden = bandits.length === 0;
     if (bandits.length === 0) return null;
