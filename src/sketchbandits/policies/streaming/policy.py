@@ -6,12 +6,12 @@
 
     U(x) = min of them ,   x_t = argmax U ,  ties at S ||x|| to the context with the largest bound without the cap
 
-**Routing** depends on features only, and only `update` routes. A reward is recorded in every cluster whose span holds its
-context. A context that none holds goes to the pool (`streaming.pool`), which opens a cluster as soon as the context and
-a few earlier ones are dependent. The space has all rewards of contexts that no cluster held, and bounds such contexts at
-O(d^2) each. A cluster has a *view* of it: the space's confidence set on its span, as of its opening, renewed together
-with one more reward for the space whenever the ``budget`` allows the operations for it. So the space is a fallback:
-where the stream has no low-dimensional spans, or memory is used up, the policy is OFUL, at OFUL's cost;
+**Routing** depends on features only, and only `update` routes. A reward is recorded in every cluster whose span holds
+its context. A context that none holds goes to the pool (`streaming.pool`), which opens a cluster as soon as the context
+and a few earlier ones are dependent. The space has all rewards of contexts that no cluster held, and bounds such
+contexts at O(d^2) each. A cluster has a *view* of it: the space's confidence set on its span, as of its opening,
+renewed together with one more reward for the space whenever the ``budget`` allows the operations for it. So the space
+is a fallback: where the stream has no low-dimensional spans, or memory is used up, the policy is OFUL, at OFUL's cost;
 where it has, d^2 is rare. There is no direction's scale: contexts seldom repeat.
 
 **Shares of delta** 0.9/(k (k + 1)) for cluster k = 1, 2, ..., and 0.1 for the space. Whether a reward is recorded in a
