@@ -168,8 +168,8 @@ def remove_projection(Q: Floats, rank: int, x: Floats, coordinates: Floats) -> f
 
     ``coordinates[:rank]`` receives ``Q x``, ``x`` becomes ``x - Q'Q x``, and its norm is returned. A second pass
     follows where the first leaves less than half of ``x``: what rounding has left in the span is then no longer small
-    beside it, and twice is enough (Giraud, Langou and Rozloznik 2005). Every decision on membership or rank in this
-    library rests on this one routine. Cost O(rank d).
+    compared with it, and two passes are enough (Giraud, Langou and Rozloznik 2005). Every decision on membership or
+    rank in this library rests on this one routine. Cost O(rank d).
     """
     before = left = dot(x, x)
     for k in range(rank):

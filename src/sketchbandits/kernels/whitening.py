@@ -158,7 +158,7 @@ def whiten(
 
     ``theta`` receives the ridge estimate in those coordinates, for per-arm reward sums ``sums + lost``, and ``frame``
     the map to them: ``W = frame Z``. All come from one SVD ``U Sigma B`` of the pulled rows ``sqrt(n_i) z_i'``. The
-    ridge is added *after* it, so a tiny one is not lost beside large data; and the rewards meet ``U``, not ``sum y z``,
+    ridge is added *after* it, so a tiny one is not lost next to large data; the estimate uses ``U``, not ``sum y z``,
     whose rounding errors would spoil the estimate in directions that were never pulled. Cost O((n + r) r^2), O(n r)
     before the first pull.
     """

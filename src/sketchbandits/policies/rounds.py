@@ -5,7 +5,7 @@ with `register`; the first two are called by the names `absorb` and `choose` fro
 
 - ``absorb(state, arm, reward)`` records a reward in the statistics;
 - ``choose(state)`` writes the next arm into ``state.choice[0]``;
-- ``refit(state)`` makes the statistics anew from what was recorded, where the other two have found that this is due. It
+- ``refit(state)`` recomputes the statistics from what was recorded, where the other two have found that this is due. It
   is rare and large, so it is no part of the compiled round: the loop stops, Python refits, and the loop goes on.
 
 The first two return DONE, or AFTER where a refit is due and then a choice. BEFORE says that nothing was recorded,

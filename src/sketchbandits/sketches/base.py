@@ -98,7 +98,7 @@ def shrink(sketch: SketchState) -> None:
 def rebuild(sketch: SketchState) -> Floats:
     """Basis and inverse from the rows alone; returns the matrix that turns old coordinates into new ones.
 
-    It is empty where coordinates must be computed anew: every 64th time, and where V is so ill-conditioned that their
+    It is empty where coordinates must be recomputed: every 64th time, and where V is so ill-conditioned that their
     rounding errors would show.
     """
     size, level = sketch.size, sketch.level

@@ -4,7 +4,7 @@ Arms live in *slots*, sorted by cluster (in arm order inside one), so that what 
 has ``size`` slots from ``start`` on. What a round touches once is in records with named fields; what it scans over arms
 is in the rows of two arrays, ``place`` (whole numbers) and ``stats``; everything that belongs to a fit is in one flat
 array, ``fits``, where each cluster has a block of its own. Few arrays, because compiled code counts references to every
-array that a call is handed, and Python hands over each of them in a tenth of a microsecond.
+array that a call receives, and passing one from Python takes a tenth of a microsecond.
 """
 
 from typing import Any
@@ -42,11 +42,8 @@ CLUSTER_RECORD = np.dtype(
         ("size", np.int64),  # its slots, free ones included
         ("rank", np.int64),
         ("form", np.int64),
-        (
-            "block",
-            np.int64,
-        ),  # where its coordinates stand in ``fits``, (rank x size), and behind them the whitened ones
-        ("core", np.int64),  # where the rest of its fit stands
+        ("block", np.int64),  # where its coordinates (rank x size) begin in ``fits``; the whitened ones follow them
+        ("core", np.int64),  # where the rest of its fit begins
         ("samples", np.int64),  # rewards recorded
         ("best", np.int64),  # the slot with the largest bound
         ("steps", np.int64),  # since the last refit
@@ -67,7 +64,7 @@ CONTROL_RECORD = np.dtype(
         ("choice", np.int64),  # the next arm
         ("round", np.int64),  # 1 + rewards recorded
         ("changed", np.int64),  # the cluster whose sentinel must be renewed before the next choice, EVERY or NONE
-        ("refit", np.int64),  # the cluster whose fit must be made anew before that
+        ("refit", np.int64),  # the cluster whose fit must be recomputed before that
         ("capped", np.int64),  # whether bounds are capped
         ("first_clusters", np.int64),  # how many there were when the first arm was added (0: none was)
         ("partitions", np.int64),  # how many there have been

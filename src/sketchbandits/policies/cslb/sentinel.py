@@ -35,7 +35,7 @@ def best_slot(control: Record, own: Record, stats: Floats, fits: Floats, beta: f
 def next_slot(control: Record, clusters: Records, stats: Floats, fits: Floats, lists: Lists) -> int:
     """Renew the sentinels of what has changed, then let the largest sentinel's cluster choose its slot.
 
-    The paper's radius is one for all clusters and grows with the round: there the winner's bounds are taken anew.
+    The paper's radius is one for all clusters and grows with the round: there the winner's bounds are computed again.
     Otherwise a cluster's bounds depend on its own data alone, and its best slot is known.
     """
     changed, capped = control["changed"], control["capped"] == 1

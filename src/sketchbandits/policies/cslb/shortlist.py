@@ -8,14 +8,16 @@ by Cauchy-Schwarz and since widths only shrink. So keep the arms with the larges
 a little above beta, and the largest such value of the others, ``rest``: as long as beta plus the estimate's way stays
 within reach and the best bound of the list is above ``rest``, that is the best bound of *all* arms, ties included.
 
-Two lists, one inside the other (1/16 and 1/256 of the arms): the inner one is kept up to date by a rank-one step a
-pull; where it can no longer answer for the outer list, the outer list is evaluated and the inner one drawn anew; where
-that cannot answer for the cluster, all arms are. The margin between beta and reach adapts: wider after a list was left
-behind by the estimate, narrower after its rest was reached. Where arms are so alike that lists never help (a million
-duplicates), and in the first rounds, a round costs up to three times what a scan of the cluster does.
+Two lists, one inside the other (1/16 and 1/256 of the arms): the inner one is kept up to date by one rank-one step per
+pull; when it no longer proves the winner of the outer list, the outer list is evaluated and the inner one drawn again;
+when that does not prove the winner of the cluster, all arms are evaluated. The margin between beta and reach adapts:
+wider after a list was left behind by the estimate, narrower after its rest was reached. Where arms are so alike that
+lists never help (a million duplicates), and in the first rounds, a round costs up to three times what a scan of the
+cluster does.
 
-**Cost** O(r^2 + |C| r/256) a round while the lists hold; drawing them anew O(|C| r) after few pulls, O(|C| r^2) after
-many. The estimate moves by about ``sqrt(r/t)`` a round, so that lists last for a share of t: O(ln t) draws in t rounds.
+**Cost** O(r^2 + |C| r/256) per round while the lists hold; drawing them again O(|C| r) after few pulls, O(|C| r^2)
+after many. The estimate moves by about ``sqrt(r/t)`` per round, so that lists last for a share of t: O(ln t) draws in
+t rounds.
 """
 
 from typing import NamedTuple

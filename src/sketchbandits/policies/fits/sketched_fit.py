@@ -4,12 +4,12 @@
 
 While nothing is lost, ``theta_hat`` is carried by ``theta_hat += V^-1 x (y - x.theta_hat)/D``: the rounding errors of
 ``b`` in directions that were never pulled would be divided by the ridge. Once a sketch has lost mass, what ``b`` has
-outside its span is real, and every decomposition computes ``V^-1 b`` anew.
+outside its span is real, and every decomposition recomputes ``V^-1 b``.
 
 For fixed arms the coordinates ``P = Q X'`` of all arms in the sketch's basis are kept (the counterpart of ``S X'``),
 and between two decompositions every arm's mean and squared width follow by one rank-one step in O(N k). A row in a new
 direction costs O(N k + k d) where the arms' Gram matrix is kept (N <= 2048), else O(N d). At a decomposition P is
-turned, O(N k l); every 64th time, and whenever cancellation could show, it is computed anew from the arms.
+turned, O(N k l); every 64th time, and whenever cancellation could show, it is recomputed from the arms.
 """
 
 from typing import Annotated, Any, NamedTuple
@@ -188,7 +188,7 @@ def _learn(state: SketchedState, x: Floats, u: Floats, D: float, reward: float) 
 
 @kernel
 def _decompose(state: SketchedState, full: bool) -> Floats:
-    """Shrink if the rows are full, make the inverse diagonal and, once mass is lost, compute ``V^-1 b`` anew."""
+    """Shrink if the rows are full, make the inverse diagonal and, once mass is lost, recompute ``V^-1 b``."""
     sketch, theta = state.sketch, state.theta
     if full:
         sketches.shrink(sketch)

@@ -100,7 +100,7 @@ def renew(control: Record, own: Record, c: int, stats: Floats, fits: Floats) -> 
 def renew_changed(state: MultiscaleState) -> None:
     """Renew radius and sentinel of the cluster that changed, or of every one.
 
-    Where Python has changed something, arms or shares of delta, the bounds of directions are computed anew too.
+    Where Python has changed something, arms or shares of delta, the bounds of directions are recomputed too.
     """
     control, clusters, stats = state.control[0], state.clusters, state.stats
     changed = control["changed"]
@@ -145,7 +145,7 @@ def absorb(state: MultiscaleState, arm: int, reward: float) -> int:
 
 @inlined_kernel
 def choose(state: MultiscaleState) -> None:
-    """The winner, after its space bound was computed anew until it is up to date or the budget is used up."""
+    """The winner, after its space bound was recomputed until it is up to date or the budget is used up."""
     control, clusters, stats, space = state.control[0], state.clusters, state.stats, state.space[0]
     d = state.features.shape[1]
     while True:

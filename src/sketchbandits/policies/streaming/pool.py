@@ -11,8 +11,8 @@ the span of the pool it joins; if it is, but few vectors do not do, or if the po
 rests, each time longer until something is found, so that a stream without structure costs next to nothing.
 
 **Finds** every subspace whose vectors, with those of all others that come meanwhile, are independent and fit the pool:
-a union of subspaces whose dimensions sum to no more than its rows, at once; a larger one when chance has put enough
-vectors of one subspace into one filling.
+a union of subspaces whose dimensions sum to at most its rows, within one filling of the pool; a larger one when chance
+has put enough vectors of one subspace into one filling.
 **Cost** O(P d) for a vector that no cluster holds, with P <= d vectors in the pool; O(l^2 d) where a span is found.
 **Reference** Writing a vector by few others of its own subspace is sparse subspace clustering (Elhamifar and Vidal,
 TPAMI 2013).

@@ -1,4 +1,4 @@
-"""A round of multi-scale CS-LB on contexts: bound and choose, then route the reward; see `contextual_multiscale`."""
+"""A round of multi-scale CS-LB on contexts: bound and choose, then route the reward; see `streaming.policy`."""
 
 from typing import Annotated, Any, NamedTuple
 
