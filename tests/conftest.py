@@ -20,9 +20,18 @@ def rounds(full: int, plain: int) -> int:
     return full if JIT else plain
 
 
+# Two processes take tests from the start and from the middle of the list. The service and the lab need few kernels:
+# while one process runs their tests, the other compiles in those of the core, and hardly any kernel is compiled twice.
+# Started commands use many kernels: they come last.
+FOLDERS = {"service": 0, "lab": 1, "core": 2, "cli": 3}
+
+
+def order(item: pytest.Item) -> tuple[bool, int]:
+    return item.get_closest_marker("process") is not None, FOLDERS.get(item.path.parent.name, len(FOLDERS))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Started commands use many kernels: they come last, when the tests before them have compiled most of these.
-    items.sort(key=lambda item: item.get_closest_marker("process") is not None)
+    items.sort(key=order)
     if not JIT:
         # NumPy scalars warn where compiled integers silently wrap around, as the Philox generator requires.
         for item in items:
