@@ -11,7 +11,7 @@ from catalogue import CONTEXTUAL, POLICIES
 from conftest import JIT
 
 import sketchbandits
-from sketchbandits import CBRAP, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB
+from sketchbandits import CBRAP, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, MultiscaleCSLB
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
 from sketchbandits.policies.streaming.policy import ContextualMultiscale
@@ -218,3 +218,26 @@ def test_saving_to_a_missing_folder_names_the_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match="folder that exists") as refusal:
         UCB1(arms()).save(tmp_path / "nowhere" / "state.npz")
     assert str(tmp_path / "nowhere") in str(refusal.value) and ".part" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "field", "value", "word"),
+    [
+        ("state.place", (1, 3), 5, "state.place"),  # an arm in another cluster than its slot's
+        ("state.place", (2, slice(None)), -1, "ARM_AT"),
+        ("state.stats", (0, 2), np.nan, "numbers in state.stats"),
+        ("state.waiting", "queued", 0, "queue"),
+        ("state.control", "round", -4, "round"),
+    ],
+)
+def test_a_state_that_contradicts_itself_is_refused(leaf, field, value, word, tmp_path):
+    policy = MultiscaleCSLB(arms(), sketch_size=2, budget=1)  # so poor that rewards wait
+
+    def change(array):
+        array = array.copy()
+        array[field] = value
+        return array
+
+    path = changed(saved(policy, tmp_path / "state.npz"), **{leaf: change})
+    with pytest.raises(ValueError, match=word):
+        MultiscaleCSLB.load(path)

@@ -144,7 +144,8 @@ class Policy(Guarded):
     def update_many(self, arms: ArrayLike, rewards: ArrayLike) -> None:
         """Record ``rewards[t]`` for ``arms[t]``, in order: bit-for-bit identical to calls of `update`, compiled.
 
-        All is checked before anything is recorded: a call that fails has changed nothing. An empty batch is allowed.
+        All is checked before anything is recorded: a refused call has changed nothing. An interrupt (Ctrl-C) may leave
+        the first part of a batch recorded. An empty batch is allowed.
         """
         checked, numbers = self._checked_batch(arms, rewards)
         if self._updates_compiled:

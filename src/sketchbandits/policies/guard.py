@@ -26,6 +26,14 @@ class Guarded:
         guarded._lock = threading.RLock()
         return guarded
 
+    def copy(self) -> Self:
+        """An independent object in the same state, taken while no call is inside."""
+        raise NotImplementedError
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickles and deep copies are made of a copy: another thread cannot change it halfway."""
+        return object.__reduce_ex__(self.copy(), protocol)
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
 

@@ -28,7 +28,7 @@ from sketchbandits.kernels.whitening import root_step
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.contextual_form import ContextualForm, OwnParameters
-from sketchbandits.policies.fits.ridge import LEVEL, RidgePolicy, build, record, refit, step_is_sound
+from sketchbandits.policies.fits.ridge import LEVEL, RidgePolicy, build, record, refit, settled, step_is_sound
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Radius, check_radius, check_shared, linear_radius
 from sketchbandits.policies.pending.rule import Mask, draw_round, first_among
@@ -95,7 +95,7 @@ def draw_picks(state: LinTSState, index: int, among: Mask, work: Floats, picks: 
         picks[i] = first_among(values, values, among)
 
 
-register(LinTSState, absorb=absorb, choose=choose, refit=refit)
+register(LinTSState, absorb=absorb, choose=choose, refit=refit, settled=settled)
 
 
 def check_sampling(scale: float | None, horizon: int | None) -> dict[str, Any]:

@@ -8,8 +8,9 @@ with `register`; the first two are called by the names `absorb` and `choose` fro
 - ``refit(state)`` recomputes the statistics from what was recorded, where the other two have found that this is due. It
   is rare and large, so it is no part of the compiled round: the loop stops, Python refits, and the loop goes on.
 
-The first two return DONE, or AFTER where a refit is due and then a choice. BEFORE says that nothing was recorded,
-because the state still waits for a refit: an interrupt had come between the two.
+The first two return DONE, or AFTER where a refit is due and then a choice. The state remembers that it waits for both;
+``settled(state)`` ends that once they are done. BEFORE says that nothing was recorded, because the state still waited:
+an interrupt had come in between.
 """
 
 from collections.abc import Callable
@@ -25,9 +26,10 @@ from sketchbandits.kernels.linalg import Floats, Ints
 # Rows of a state's ``stats`` array, one column per arm.
 MEAN, WIDTH2, SUM, LOST = range(4)
 
-# What a step does: choose only; record a reward and choose; record it only. What a loop does: learn from every logged
+# What a step does: choose only; record a reward and choose; record it only; renew what Python has changed, without a
+# choice. What a loop does: learn from every logged
 # event; from those whose arm is the policy's own choice; or play the policy's own choices in a simulated environment.
-CHOOSE, UPDATE, RECORD, LOG, MATCHES, PLAY = range(6)
+CHOOSE, UPDATE, RECORD, RENEW, LOG, MATCHES, PLAY = range(7)
 
 DONE, AFTER, BEFORE = range(3)
 
@@ -40,7 +42,8 @@ class Kernels(NamedTuple):
 
     absorb: Any  # none where ``step`` and ``loop`` are the state's own
     choose: Any
-    refit: Callable[..., None] | None
+    refit: Callable[..., None]
+    settled: Callable[..., None]
     step: Callable[..., int]  # as `general_step`
     loop: Callable[..., int]  # as `general_loop`
 
@@ -48,29 +51,39 @@ class Kernels(NamedTuple):
 _KERNELS: dict[type, Kernels] = {}
 
 
+def nothing(state: Any) -> None:
+    """The refit of a state that needs none."""
+
+
 def register(
     state: type,
     *,
     absorb: Callable[..., int] | None = None,
     choose: Callable[..., int] | None = None,
-    refit: Callable[..., None] | None = None,
+    refit: Callable[..., None] = nothing,
+    settled: Callable[..., None] = nothing,
     step: Callable[..., int] | None = None,
     loop: Callable[..., int] | None = None,
 ) -> None:
     """Say which kernels serve a state type; ``step`` and ``loop`` replace the general ones where those cost time."""
-    _KERNELS[state] = Kernels(absorb, choose, refit, step or general_step, loop or general_loop)
+    _KERNELS[state] = Kernels(absorb, choose, refit, settled, step or general_step, loop or general_loop)
 
 
 def take_step(state: Any, arm: int, reward: float, mode: int) -> None:
     """Choose, record a reward, or both, as ``mode`` says, with the refits that this takes."""
     kernels = _KERNELS[type(state)]
     while (code := kernels.step(state, arm, reward, mode)) != DONE:
-        assert kernels.refit is not None
-        kernels.refit(state)
+        _settle(state, kernels, choose=mode != RECORD)
         if code == AFTER:
-            if mode == RECORD:
-                return
-            mode = CHOOSE
+            return
+
+
+def _settle(state: Any, kernels: Kernels, *, choose: bool = True) -> None:
+    """Refit, and make the choice that was left open; an interrupt at any point leaves a state that waits for both."""
+    kernels.refit(state)
+    if choose:
+        kernels.step(state, 0, 0.0, CHOOSE)
+    kernels.settled(state)
 
 
 def renew_choice(state: Any) -> None:
@@ -94,9 +107,7 @@ def play(state: Any, means: Floats, gaps: Floats, noise: Floats) -> float:
 def _run(state: Any, events: NDArray[Any], payoffs: Floats, noise: Floats, mode: int) -> float:
     kernels, total, start = _KERNELS[type(state)], np.zeros(1), 0
     while (start := kernels.loop(state, events, payoffs, noise, total, mode, start)) >= 0:
-        assert kernels.refit is not None
-        kernels.refit(state)
-        take_step(state, 0, 0.0, CHOOSE)
+        _settle(state, kernels)
     return float(total[0])
 
 
@@ -105,8 +116,7 @@ def prepare(state: Any) -> None:
     kernels = _KERNELS[type(state)]
     kernels.step(state, 0, 0.0, CHOOSE)
     kernels.loop(state, NO_EVENTS, NO_PAYOFFS, NO_NOISE, np.zeros(1), PLAY, 0)
-    if kernels.refit is not None:
-        kernels.refit(state)
+    kernels.refit(state)
 
 
 def absorb(state: Any, arm: int, reward: float) -> int:

@@ -45,7 +45,7 @@ from sketchbandits.policies.cslb.shortlist import whitened_of
 from sketchbandits.policies.cslb.spare_slots import SPARE, core, restore_rewards, with_slots
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Shared
-from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2, renew_choice
+from sketchbandits.policies.rounds import LOST, MEAN, RENEW, SUM, WIDTH2, renew_choice, take_step
 from sketchbandits.snapshot import Saved, take_array, within
 
 
@@ -303,9 +303,10 @@ class ChangingClusters(ChangingArms):
 
     def _renew(self, clusters: set[int]) -> None:
         """Renew these clusters' sentinels, then the choice."""
-        for c in sorted(clusters):
+        for c in sorted(clusters):  # a choice in between could spend the budget of the space's fit
             self.state.control["changed"] = c
-            renew_choice(self.state)
+            take_step(self.state, 0, 0.0, RENEW)
+        renew_choice(self.state)
 
     def _renew_all(self) -> None:
         """Renew every cluster's sentinel, then the choice."""

@@ -60,6 +60,7 @@ from sketchbandits.policies.rounds import (
     LOST,
     MEAN,
     PLAY,
+    RENEW,
     SUM,
     WIDTH2,
     next_event,
@@ -218,8 +219,12 @@ def refit(state: Any, c: int) -> None:
 
 
 def refit_due(state: Any) -> None:
-    """The refit that a step has asked for."""
-    refit(state, int(state.control["refit"][0]))
+    """The refit that a step has asked for; without one, of the first cluster, which changes nothing but last bits."""
+    refit(state, max(0, int(state.control["refit"][0])))
+
+
+def settled(state: Any) -> None:
+    """A refit that was due, and the choice after it, are done."""
     state.control["refit"] = NONE
 
 
@@ -326,13 +331,13 @@ def current_stats(state: Any) -> Floats:
 def _register(state_type: type, lists: Lists) -> None:
     def step(state: CoordinateState, arm: int, reward: float, mode: int) -> int:
         control, clusters, place, stats, fits = state
-        return flat_step(control, clusters, place, stats, fits, -1 if mode == CHOOSE else arm, reward, lists)
+        return flat_step(control, clusters, place, stats, fits, -1 if mode in (CHOOSE, RENEW) else arm, reward, lists)
 
     def loop(state: Any, *rounds: Any) -> int:
         result: int = loop_with(state, *rounds, lists)  # type: ignore[call-arg]
         return result
 
-    register(state_type, refit=refit_due, step=step, loop=loop)
+    register(state_type, refit=refit_due, settled=settled, step=step, loop=loop)
 
 
 _register(CoordinateState, None)

@@ -124,6 +124,8 @@ def first_leaf(control: Record, fits: Floats, threshold: float, least: float) ->
             i *= 2
         else:
             i = next_subtree(i)
+            if i == 0:
+                return 0  # only where sentinels are no numbers
 
 
 @kernel

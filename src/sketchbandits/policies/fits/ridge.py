@@ -100,7 +100,12 @@ def refit(state: Any) -> None:
     state.whitened[:], level["logdet"] = fit.W, fit.logdet
     stats[MEAN], stats[WIDTH2] = fit.theta @ fit.W, (fit.W**2).sum(axis=0)
     state.inverse[:] = np.eye(len(fit.theta))
-    level["growth"], level["steps"], level["refit"] = 1.0, 0.0, 0.0
+    level["growth"], level["steps"] = 1.0, 0.0
+
+
+def settled(state: Any) -> None:
+    """A refit that was due, and the choice after it, are done."""
+    state.level["refit"] = 0.0
 
 
 @kernel
@@ -155,7 +160,7 @@ def fill_bounds(radius: Any, level: Any, stats: Floats, out: Floats) -> None:
         out[i] = stats[MEAN, i] + beta * np.sqrt(stats[WIDTH2, i])
 
 
-register(RidgeState, absorb=absorb, choose=choose, refit=refit)
+register(RidgeState, absorb=absorb, choose=choose, refit=refit, settled=settled)
 
 
 class RidgeModel(NamedTuple):

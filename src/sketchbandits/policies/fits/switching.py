@@ -9,7 +9,7 @@ import math
 
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import MAX_STEP, assign, combine, downdate
-from sketchbandits.policies.fits.ridge import RidgeState, record, refit, step_is_sound
+from sketchbandits.policies.fits.ridge import RidgeState, record, refit, settled, step_is_sound
 from sketchbandits.policies.fits.ridge import choose as choose_now
 from sketchbandits.policies.rounds import AFTER, BEFORE, DONE, register
 
@@ -50,10 +50,11 @@ def choose(state: SwitchingState) -> int:
     level = state.level[0]
     if level["logdet"] < level["switched_at"] + level["switch"]:
         return DONE
-    if level["steps"] > 0.0:
-        return AFTER  # means and widths are those of the last switch
+    if level["steps"] > 0.0:  # means and widths are those of the last switch
+        level["refit"] = 1.0
+        return AFTER
     level["switched_at"] = level["logdet"]
     return choose_now(state)
 
 
-register(SwitchingState, absorb=absorb, choose=choose, refit=refit)
+register(SwitchingState, absorb=absorb, choose=choose, refit=refit, settled=settled)

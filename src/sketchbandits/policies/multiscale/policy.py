@@ -56,7 +56,7 @@ from sketchbandits.policies.cslb.layout import (
     SLOT,
     Records,
 )
-from sketchbandits.policies.cslb.saved import check_fits
+from sketchbandits.policies.cslb.saved import check_fits, check_numbers
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.multiscale.format_1 import convert_scales
 from sketchbandits.policies.multiscale.rounds import STATE
@@ -377,6 +377,14 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
             within(saved, f"state.space[{length}]", space[length], 0, capacity)
             within(saved, f"state.waiting[{name}]", state.waiting[name][: space[length]], 0, self.n_arms - 1)
         within(saved, "state.space[at]", space["at"], 0, space["in_batch"])
+        queued, left = np.sort(state.waiting["queue"][: space["in_queue"]]), state.waiting["batch"][space["at"] :]
+        if not np.array_equal(queued, np.flatnonzero(state.waiting["queued"])):
+            raise ValueError(
+                f"path must hold a queue of the arms that are marked as queued, got another in {saved.path!r}"
+            )
+        rewards = state.waiting["n_batched"][left[: space["in_batch"] - space["at"]]]
+        within(saved, "state.waiting[n_batched]", rewards, 1, 2**62)
+        check_numbers(saved, state, "rays", "space", "waiting", "features", "factor")
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

@@ -11,7 +11,7 @@ from sketchbandits.confidence import radius_at
 from sketchbandits.kernels.borrowed import borrowed
 from sketchbandits.kernels.compiled import inlined_kernel, kernel
 from sketchbandits.kernels.linalg import Floats, lost_digits
-from sketchbandits.policies.cslb.coordinates import is_sound, refit_due, step_cluster
+from sketchbandits.policies.cslb.coordinates import is_sound, refit_due, settled, step_cluster
 from sketchbandits.policies.cslb.layout import (
     ARM_AT,
     EVERY,
@@ -36,6 +36,7 @@ from sketchbandits.policies.rounds import (
     MEAN,
     PLAY,
     RECORD,
+    RENEW,
     UPDATE,
     WIDTH2,
     next_event,
@@ -170,8 +171,10 @@ def choose(state: MultiscaleState) -> None:
 @inlined_kernel
 def step(state: MultiscaleState, arm: int, reward: float, mode: int) -> int:
     """`rounds.general_step`; a choice that follows no reward first renews what Python has changed."""
-    if mode == CHOOSE:
+    if mode in (CHOOSE, RENEW):
         renew_changed(state)
+        if mode == RENEW:
+            return DONE
     else:
         code = absorb(state, arm, reward)
         if code != DONE or mode == RECORD:
@@ -208,5 +211,5 @@ def loop(
     return -1
 
 
-register(MultiscaleState, refit=refit_due, step=step, loop=loop)
+register(MultiscaleState, refit=refit_due, settled=settled, step=step, loop=loop)
 STATE = MultiscaleState  # whoever takes it from here has the kernels that serve it
