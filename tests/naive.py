@@ -3,7 +3,7 @@
 They are the definitions the fast code is tested against and share no code with it, except `plain_first_fit`, which asks
 the library's one routine for residuals, so that it can be compared bit for bit. Letters are the papers':
 N arms, d dimensions, l (or m) sketch size, K clusters, lam ridge, R noise scale, S bound on ||theta||, L on ||x||,
-n rewards booked, t = n + 1 the round.
+n rewards recorded, t = n + 1 the round.
 
 Details the specification leaves open, as read here:
 * a zero row is never held by a sketch, and a singular value within ROUNDOFF of zero *is* zero: otherwise "rows held",
@@ -14,7 +14,7 @@ Details the specification leaves open, as read here:
 * CS-LB with N < l: l' replaces l in both terms of Eq. 2, "rank" is the rank of all arms, and l' is at least 1;
 * the closed q of CBSCFD and of compensated dyadic blocks has the same lam as SOFUL's ("q as for SOFUL");
 * dyadic blocks: a closed block keeps the rows it holds, unshrunk, and the blocks are always buffered sketches;
-* rarely switching OFUL looks at det V when a reward is booked; its first choice is that of round 1;
+* rarely switching OFUL compares det V when a reward is recorded; its first choice is that of round 1;
 * UCB1: an arm without rewards has mean 0; "widths" are 1/sqrt(n_i) and "the radius" is R sqrt(c ln t);
 * LinTS: beta_t in v is OFUL's (named by `radius`), t = n + 1 in delta_t; the root of V^-1 is the symmetric one.
 """

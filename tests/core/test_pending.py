@@ -224,7 +224,7 @@ def test_sampling_policies_draw_afresh_for_every_pending_decision(make):
 
 
 def test_draws_of_different_rounds_and_indices_never_share_a_counter():
-    counters = {ahead.draw_round(float(booked), index) for booked in range(50) for index in range(50)}
+    counters = {ahead.draw_round(float(recorded), index) for recorded in range(50) for index in range(50)}
     assert len(counters) == 2500
     assert ahead.draw_round(17.0, 0) == 17
 
@@ -307,5 +307,5 @@ def test_rewards_beyond_what_the_noise_allows_leave_a_choice(seed, rewards):
         chosen = policy.select_many(3, pending=waiting).tolist()
         assert all(0 <= arm < 20 for arm in chosen)
         waiting += chosen
-        booked = [waiting.pop(-3), waiting.pop(-2)]
-        policy.update_many(booked, rng.choice(rewards, 2))
+        recorded = [waiting.pop(-3), waiting.pop(-2)]
+        policy.update_many(recorded, rng.choice(rewards, 2))

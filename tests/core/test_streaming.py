@@ -132,13 +132,13 @@ def test_near_subspaces_are_found_with_a_tolerance(off, tolerance):
 
 
 def test_the_budget_pays_for_rewards_in_the_space():
-    env, booked = Union(15, 3, 3), []
+    env, recorded = Union(15, 3, 3), []
     for budget in (0, 500, 10**6):
         policy = MultiscaleCSLB.contextual(dim=15, sketch_size=5, budget=budget, noise=0.1)
         play(policy, env, 200)
-        booked.append(policy.state.meter["in_space"][0])
-    assert booked[0] < 60 and booked[2] == 200
-    assert booked[1] == pytest.approx(booked[0] + 200 * 500 / (7 * 15**2), rel=0.2)  # a row and a view: 7 d^2
+        recorded.append(policy.state.meter["in_space"][0])
+    assert recorded[0] < 60 and recorded[2] == 200
+    assert recorded[1] == pytest.approx(recorded[0] + 200 * 500 / (7 * 15**2), rel=0.2)  # a row and a view: 7 d^2
 
 
 # -------------------------------------------------------------------------------------------------------------- oracles
