@@ -1,4 +1,7 @@
-"""Requests to a ledger: decisions and rewards, which are planned in groups, and operations, one at a time."""
+"""Requests to a ledger: decisions and rewards, which are planned in groups, and operations, one at a time.
+
+``by`` is the id of the API key that a request came with, None where no key is needed.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +42,7 @@ class Decide:
     available: tuple[str, ...] | None = None
     key: str | None = None
     count: int = 1
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,7 @@ class Reward:
 
     bandit: str
     items: tuple[tuple[str, float], ...]
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class CreateBandit:
     config: BanditConfig
     ids: tuple[str, ...]
     features: Floats
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,7 @@ class AddArms:
     bandit: str
     ids: tuple[str, ...]
     features: Floats
+    by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,7 @@ class RemoveArms:
 
     bandit: str
     ids: tuple[str, ...]
+    by: str | None = None
 
 
 Request = Decide | Reward

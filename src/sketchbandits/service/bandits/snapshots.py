@@ -10,16 +10,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from sketchbandits.service.bandits.bandit import Bandit, Waiting
-from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.bandits.ledger import Ledger
+from sketchbandits.service.bandits.saved import copy_of, from_json, to_json
 from sketchbandits.service.folder import flush_folder, snapshot_numbers
 from sketchbandits.service.log.events import Position
 
@@ -61,7 +57,7 @@ class Snapshots:
     def _fill(self, part: Path, ledger: Ledger, position: Position) -> None:
         for name, bandit in ledger.bandits.items():
             bandit.policy.save(part / f"{name}.npz")
-            _write(part / f"{name}.json", _bandit_to_json(bandit))
+            _write(part / f"{name}.json", to_json(bandit))
         files = {file.name: _digest(file) for file in sorted(part.iterdir())}
         head = {"format": FORMAT, "seq": position.seq, "chain": position.chain, "next_number": ledger.next_number}
         _write(part / MANIFEST, {**head, "files": files})
@@ -83,39 +79,8 @@ def frozen(ledger: Ledger) -> Ledger:
     copied = Ledger()
     copied.next_number = ledger.next_number
     for name, bandit in ledger.bandits.items():
-        copy = Bandit(name, bandit.config, bandit.policy.copy(), bandit.ids, created=bandit.created)
-        copy.index, copy.waiting, copy.keys = bandit.index.copy(), bandit.waiting.copy(), bandit.keys.copy()
-        copy.minutes = {start: list(minute) for start, minute in bandit.minutes.items()}
-        copy.origin, copy.reward_sum, copy.reward_sums = bandit.origin, bandit.reward_sum, bandit.reward_sums.copy()
-        copy.decisions, copy.rewards, copy.defaults = bandit.decisions, bandit.rewards, bandit.defaults
-        copied.bandits[name] = copy
+        copied.bandits[name] = copy_of(bandit)
     return copied
-
-
-def _bandit_to_json(bandit: Bandit) -> dict[str, Any]:
-    return {
-        "config": bandit.config.to_json(),
-        "created": bandit.created,
-        "origin": bandit.origin,
-        "ids": bandit.ids,
-        "index": bandit.index,
-        "waiting": [[number, *waiting] for number, waiting in bandit.waiting.items()],
-        "keys": bandit.keys,
-        "reward_sums": bandit.reward_sums.tolist(),
-        "totals": [bandit.decisions, bandit.rewards, bandit.defaults, bandit.reward_sum],
-        "minutes": [[start, *minute] for start, minute in bandit.minutes.items()],
-    }
-
-
-def _bandit_from_json(name: str, value: dict[str, Any], path: Path) -> Bandit:
-    config = BanditConfig.from_json(value["config"])
-    bandit = Bandit(name, config, config.policy_type.load(path), value["ids"], created=value["created"])
-    bandit.origin, bandit.index, bandit.keys = value["origin"], value["index"], OrderedDict(value["keys"])
-    bandit.waiting = OrderedDict((number, Waiting(*rest)) for number, *rest in value["waiting"])
-    bandit.reward_sums = np.array(value["reward_sums"])
-    bandit.decisions, bandit.rewards, bandit.defaults, bandit.reward_sum = value["totals"]
-    bandit.minutes = {start: minute for start, *minute in value["minutes"]}
-    return bandit
 
 
 def _read(folder: Path) -> tuple[Position, Ledger]:
@@ -131,7 +96,7 @@ def _read(folder: Path) -> tuple[Position, Ledger]:
         if name.endswith(".json"):
             bandit = name.removesuffix(".json")
             value = json.loads((folder / name).read_text())
-            ledger.bandits[bandit] = _bandit_from_json(bandit, value, folder / f"{bandit}.npz")
+            ledger.bandits[bandit] = from_json(bandit, value, folder / f"{bandit}.npz")
     ledger.bandits = dict(sorted(ledger.bandits.items(), key=lambda item: item[1].created))
     return Position(manifest["seq"], manifest["chain"]), ledger
 

@@ -29,6 +29,10 @@ class Kind(IntEnum):
     DECISION = 4
     REWARD = 5
     DEFAULT = 6  # the default reward, recorded when the deadline passes
+    RETRACTED = 7  # rewards that an administrator took back
+    BANDIT_DELETED = 8
+    ARMS_FREED = 9  # removed arms whose memory is given back
+    KEYS_REQUIRED = 10  # of no bandit: from now on every request needs a key
 
 
 class Event(NamedTuple):
