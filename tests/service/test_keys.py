@@ -26,13 +26,13 @@ def test_changes_made_at_the_same_time_all_count(tmp_path):
     for thread in threads:
         thread.join()
     ring = KeyRing(path)
-    assert [ring.role_of(key) for key in first] == [None] * 10
-    assert [ring.role_of(key) for key in made] == [ADMIN] * 20
+    assert [ring.find(key) for key in first] == [None] * 10
+    assert [ring.find(key).role for key in made] == [ADMIN] * 20
 
 
 def test_bad_values_and_files_are_refused(tmp_path):
     ring = KeyRing(tmp_path / "keys.json")
-    assert not ring.in_use and ring.role_of(None) is None and ring.role_of("") is None
+    assert not ring.in_use and ring.find(None) is None and ring.find("") is None
     for name, role in (("", CLIENT), ("x" * 101, CLIENT), ("a\nb", CLIENT), ("a", "root")):
         with pytest.raises(ValueError, match="must be"):
             ring.create(name, role)
@@ -42,4 +42,4 @@ def test_bad_values_and_files_are_refused(tmp_path):
     ring = KeyRing(ring.path)
     with pytest.raises(KeysUnreadable, match="format"):
         ring.all()
-    assert ring.in_use and ring.role_of("x") is None
+    assert ring.in_use and ring.find("x") is None

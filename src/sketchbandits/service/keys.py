@@ -99,8 +99,8 @@ class KeyRing:
             return True
         return bool(self._keys)
 
-    def role_of(self, text: str | None) -> str | None:
-        """The role of a valid key, or None. The comparison takes as long for a wrong key as for a right one."""
+    def find(self, text: str | None) -> Key | None:
+        """The valid key that reads like this, or None. The comparison takes as long for a wrong key as for a right one."""
         try:
             self._refresh()
         except KeysUnreadable:
@@ -109,7 +109,7 @@ class KeyRing:
         key = self._keys.get(found[1]) if found else None
         expected = key.digest if key else _DIGEST_OF_NO_KEY
         if hmac.compare_digest(_digest(text or ""), expected) and key is not None and key.revoked is None:
-            return key.role
+            return key
         return None
 
     def _refresh(self) -> None:

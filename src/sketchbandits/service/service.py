@@ -31,6 +31,10 @@ class Settings:
     body_limit: int = 1 << 20
     admin_body_limit: int = 1 << 26  # arms of a bandit in one body
     answer_seconds: float = 30.0
+    connections: int | None = None  # at a time, by all; as many as the system allows, up to 10,000, if None
+    connections_per_address: int | None = None  # three quarters of all if None
+    require_keys: bool = False  # also while none exists
+    access_log: Path | None = None  # one line of JSON per request
     waiting: int = WAITING
     snapshot_every: int = SNAPSHOT_EVERY
     bandits: tuple[CreateBandit, ...] = field(default=(), repr=False)  # created at the first start
@@ -129,6 +133,12 @@ class Service:
             copy.update_many([int(bandit.active[0])], [0.0])
             copy.bounds()
             copy.estimates()
+
+    async def drain(self) -> None:
+        """Refuse new requests with 503 from now on, and return once all that were accepted are answered."""
+        self.stopping = True
+        while self.writer is not None and self.writer.failure is None and self.writer.waiting:
+            await asyncio.sleep(0.01)
 
     async def stop(self) -> None:
         """Finish what was accepted, then close."""

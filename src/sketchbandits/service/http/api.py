@@ -97,11 +97,10 @@ def _call(context: Context, endpoint: Endpoint) -> Call:
     limit = settings.admin_body_limit if endpoint.role == ADMIN else settings.body_limit
 
     async def call(request: Request) -> Answer:
-        if endpoint.role is not None:
-            authorise(context.service, request, endpoint.role)
+        caller = None if endpoint.role is None else authorise(context.service, request, endpoint.role)
         query = read_query(request, endpoint.query)
         body = None if body_type is None else await parse_body(body_type, await read_body(request, limit))
-        return JsonResponse(*await endpoint.handler(context, query, body))
+        return JsonResponse(*await endpoint.handler(context, caller, query, body))
 
     return call
 

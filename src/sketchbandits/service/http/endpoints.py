@@ -12,11 +12,12 @@ from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.bandits.requests import AddArms, Answer, CreateBandit, Decide, Refusal, RemoveArms, Reward
 from sketchbandits.service.http import answers, schemas, views
 from sketchbandits.service.http.traffic import Traffic
-from sketchbandits.service.keys import ADMIN, CLIENT
+from sketchbandits.service.keys import ADMIN, CLIENT, Key
 from sketchbandits.service.service import Service
 
 Result = tuple[int, dict[str, Any]]
-Handler = Callable[["Context", Any, Any], Awaitable[Result]]
+Caller = Key | None  # whose key a request came with; none where no key is needed
+Handler = Callable[["Context", Caller, Any, Any], Awaitable[Result]]
 Model = TypeVar("Model", bound=BaseModel)
 
 
@@ -44,13 +45,13 @@ class Endpoint:
     refusals: tuple[int, ...] = ()
 
 
-async def decide(context: Context, query: Any, body: schemas.DecisionRequest) -> Result:
+async def decide(context: Context, caller: Caller, query: Any, body: schemas.DecisionRequest) -> Result:
     """Choose arms."""
     available = None if body.available is None else tuple(body.available)
     return 200, await _answered(context.service, Decide(body.bandit, available, body.key, body.count))
 
 
-async def reward(context: Context, query: Any, body: schemas.SingleReward | schemas.ManyRewards) -> Result:
+async def reward(context: Context, caller: Caller, query: Any, body: schemas.SingleReward | schemas.ManyRewards) -> Result:
     """Record rewards."""
     single = isinstance(body, schemas.SingleReward)
     items = (body,) if isinstance(body, schemas.SingleReward) else body.rewards
@@ -60,13 +61,13 @@ async def reward(context: Context, query: Any, body: schemas.SingleReward | sche
     return status, answer
 
 
-async def list_arms(context: Context, query: schemas.ArmsQuery, body: None) -> Result:
+async def list_arms(context: Context, caller: Caller, query: schemas.ArmsQuery, body: None) -> Result:
     """A page of arms."""
     context.service.owner()
     return 200, views.arms_page(context.service.ledger.bandit(query.bandit), query)
 
 
-async def add_arms(context: Context, query: Any, body: schemas.ArmsRequest) -> Result:
+async def add_arms(context: Context, caller: Caller, query: Any, body: schemas.ArmsRequest) -> Result:
     """Add arms."""
     ids, features = _table(body.arms)
     await _answered(context.service, AddArms(body.bandit, ids, features))
@@ -74,20 +75,20 @@ async def add_arms(context: Context, query: Any, body: schemas.ArmsRequest) -> R
     return 201, {"bandit": body.bandit, "added": len(ids), "total": int(total)}
 
 
-async def remove_arms(context: Context, query: schemas.RemovalQuery, body: None) -> Result:
+async def remove_arms(context: Context, caller: Caller, query: schemas.RemovalQuery, body: None) -> Result:
     """Remove arms."""
     answer = await _answered(context.service, RemoveArms(query.bandit, tuple(query.id)))
     left = context.service.ledger.bandit(query.bandit).active.size
     return 200, {"bandit": query.bandit, "removed": answer["changed"], "active": int(left)}
 
 
-async def list_bandits(context: Context, query: Any, body: None) -> Result:
+async def list_bandits(context: Context, caller: Caller, query: Any, body: None) -> Result:
     """All bandits."""
     context.service.owner()
     return 200, {"bandits": [views.bandit_entry(bandit) for bandit in context.service.ledger.bandits.values()]}
 
 
-async def create_bandit(context: Context, query: Any, body: schemas.BanditRequest) -> Result:
+async def create_bandit(context: Context, caller: Caller, query: Any, body: schemas.BanditRequest) -> Result:
     """Create a bandit."""
     ids, features = _table(body.arms)
     try:
@@ -98,13 +99,13 @@ async def create_bandit(context: Context, query: Any, body: schemas.BanditReques
     return 201, views.bandit_entry(context.service.ledger.bandits[body.name])
 
 
-async def show_policy(context: Context, query: schemas.PolicyQuery, body: None) -> Result:
+async def show_policy(context: Context, caller: Caller, query: schemas.PolicyQuery, body: None) -> Result:
     """A policy's settings, memory and clusters."""
     context.service.owner()
     return 200, views.policy_view(context.service.ledger.bandit(query.bandit), query.limit)
 
 
-async def show_activity(context: Context, query: schemas.BanditQuery, body: None) -> Result:
+async def show_activity(context: Context, caller: Caller, query: schemas.BanditQuery, body: None) -> Result:
     """The last day of a bandit, and how the service is doing."""
     writer = context.service.owner()
     minutes = views.minutes(context.service.ledger.bandit(query.bandit))
@@ -119,12 +120,12 @@ async def show_activity(context: Context, query: schemas.BanditQuery, body: None
     }
 
 
-async def health(context: Context, query: Any, body: None) -> Result:
+async def health(context: Context, caller: Caller, query: Any, body: None) -> Result:
     """The process lives."""
     return 200, {"status": "ok"}
 
 
-async def readiness(context: Context, query: Any, body: None) -> Result:
+async def readiness(context: Context, caller: Caller, query: Any, body: None) -> Result:
     """Decisions are served."""
     context.service.owner()
     return 200, {"status": "ready"}

@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from sketchbandits.service.bandits.requests import Refusal
 from sketchbandits.service.http.responses import HttpRefusal
 from sketchbandits.service.http.schemas import FIELDS, NoQuery
+from sketchbandits.service.keys import Key
 from sketchbandits.service.service import Service
 
 _SMALL, _LARGE = 4_096, 100_000  # bytes of a body
@@ -24,19 +25,20 @@ def _header(request: Request, name: bytes) -> str:
     return ""
 
 
-def authorise(service: Service, request: Request, needed: str) -> None:
-    """Refuse a request without a key of the needed role, or, while no key is needed, one for a foreign host."""
+def authorise(service: Service, request: Request, needed: str) -> Key | None:
+    """The key of a request, None while none is needed; a key that does not suffice or a foreign host is refused."""
     if service.open:
         _check_host(service.settings.hosts, request)
-        return
-    scheme, _, key = _header(request, b"authorization").partition(" ")
-    role = service.keys.role_of(key.strip() if scheme.lower() == "bearer" else None)
-    if role is None:
+        return None
+    scheme, _, text = _header(request, b"authorization").partition(" ")
+    key = service.keys.find(text.strip() if scheme.lower() == "bearer" else None)
+    if key is None:
         raise HttpRefusal(
             401, "unauthorised", "the header must be 'Authorization: Bearer KEY' with a key that is valid"
         )
-    if not service.allows(role, needed):
-        raise HttpRefusal(403, "forbidden", f"the key's role must be {needed}, got {role}")
+    if not service.allows(key.role, needed):
+        raise HttpRefusal(403, "forbidden", f"the key's role must be {needed}, got {key.role}")
+    return key
 
 
 def _check_host(hosts: tuple[str, ...] | None, request: Request) -> None:
