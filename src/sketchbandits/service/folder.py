@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-LOG_FILE, SNAPSHOTS, KEYS = "events.db", "snapshots", "keys.json"
+LOG_FILE, SNAPSHOTS, KEYS, CLOCK = "events.db", "snapshots", "keys.json", "clock.json"
 
 
 def flush_folder(folder: Path) -> None:

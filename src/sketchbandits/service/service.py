@@ -1,21 +1,28 @@
 """The running service: it recovers, serves and stops."""
 
 import asyncio
+import contextlib
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sketchbandits.service.bandits.bandit import digest_of
+from sketchbandits.service.bandits.arms import reconcile
 from sketchbandits.service.bandits.ledger import Ledger
 from sketchbandits.service.bandits.recovery import Recovered, recover
-from sketchbandits.service.bandits.requests import CreateBandit, Refusal
+from sketchbandits.service.bandits.requests import CreateBandit, Operation, Refusal
 from sketchbandits.service.bandits.snapshots import Snapshots
 from sketchbandits.service.bandits.writer import SNAPSHOT_EVERY, WAITING, Writer
-from sketchbandits.service.folder import KEYS, LOG_FILE, SNAPSHOTS
-from sketchbandits.service.keys import ADMIN, CLIENT, KeyRing
+from sketchbandits.service.clock import ServiceClock
+from sketchbandits.service.folder import CLOCK, KEYS, LOG_FILE, SNAPSHOTS
+from sketchbandits.service.keys import ADMIN, CLIENT, KeyRing, check_keys
 from sketchbandits.service.log import EventLog, open_log
 from sketchbandits.service.log.progress import Progress
+from sketchbandits.service.log.scrub import Scrubber
+
+SCRUB_RATE = 2_000.0  # records per second
+CHECK_SECONDS = 1.0  # between looks at the machine's clock and at whether there is a first key
 
 logger = logging.getLogger("sketchbandits.service")
 
@@ -27,16 +34,20 @@ class Settings:
     state: Path
     database: str | None = None
     open: bool = False  # whether no key is needed while none exists; only for services on loopback
+    require_keys: bool = False  # also while none exists
     hosts: tuple[str, ...] | None = None  # names that a request may use for an open service; any if None
     body_limit: int = 1 << 20
     admin_body_limit: int = 1 << 26  # arms of a bandit in one body
     answer_seconds: float = 30.0
-    connections: int | None = None  # at a time, by all; as many as the system allows, up to 10,000, if None
-    connections_per_address: int | None = None  # three quarters of all if None
-    require_keys: bool = False  # also while none exists
-    access_log: Path | None = None  # one line of JSON per request
+    operation_seconds: float = 600.0  # for changes of bandits and arms: a policy may have to be compiled and built
     waiting: int = WAITING
     snapshot_every: int = SNAPSHOT_EVERY
+    connections: int | None = None  # at a time, by all; as many as the system allows, up to 10,000, if None
+    connections_per_address: int | None = None  # three quarters of all if None
+    access_log: Path | None = None  # one line of JSON per request
+    memory: int = 1 << 30  # bytes that the policy of one bandit may take
+    scrub_rate: float = SCRUB_RATE  # records per second that are read again and verified; 0 for none
+    remove_missing_arms: bool = False  # whether arms that are not in ``bandits`` any more are removed at the start
     bandits: tuple[CreateBandit, ...] = field(default=(), repr=False)  # created at the first start
 
 
@@ -49,9 +60,14 @@ class Service:
         self.ledger = Ledger()
         self.writer: Writer | None = None
         self.recovered: Recovered | None = None
+        self.clock: ServiceClock | None = None
+        self.scrubber: Scrubber | None = None
         self.warm = self.stopping = False
-        self._closed = False  # True for ever once there was a key
+        self._closed = settings.require_keys  # True for ever once there was a key
         self._task: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._stop_scrub = threading.Event()
+        self._scrubbing: threading.Thread | None = None
 
     @property
     def ready(self) -> bool:
@@ -78,61 +94,78 @@ class Service:
     async def start(self, progress: Progress = lambda done, total: None) -> None:
         """Recover, create the bandits of the settings that do not exist yet, begin to serve."""
         settings = self.settings
-        log = await asyncio.to_thread(open_log, settings.database or str(settings.state / LOG_FILE))
+        database = settings.database or str(settings.state / LOG_FILE)
+        log = await asyncio.to_thread(open_log, database)
         snapshots = Snapshots(settings.state / SNAPSHOTS)
-        snapshots.tidy()
         try:
+            snapshots.tidy()
             self.recovered = await asyncio.to_thread(recover, log, snapshots, progress)
-            for note in self.recovered.notes:
-                logger.warning("%s", note)
             self.ledger = self.recovered.ledger
-            new = [bandit for bandit in settings.bandits if not self._exists(bandit)]
+            check_keys(self.keys, required=self.ledger.keys_required, flag=settings.require_keys)
+            self._closed = self._closed or self.ledger.keys_required
+            self.clock = ServiceClock(settings.state / CLOCK, self.recovered.last_time)
+            operations = [operation for bandit in settings.bandits for operation in self._wanted(bandit)]
         except BaseException:
             log.close()
             raise
-        self.writer = self._writer(log, snapshots)
+        for note in (*self.recovered.notes, *self.clock.notes):
+            logger.warning("%s", note)
+        self.writer = self._writer(log, snapshots, self.clock)
         self._task = asyncio.create_task(self.writer.run())
-        for bandit in new:
-            if isinstance(refusal := await self.writer.submit(bandit), Refusal):
+        for operation in operations:
+            if isinstance(refusal := await self.writer.submit(operation), Refusal):
                 raise ValueError(refusal.message)
-        await asyncio.to_thread(self._warm_up)
+        await self.writer.builder.prepare([bandit.policy for bandit in self.ledger.bandits.values()])
+        self._checking = asyncio.create_task(self._check())
+        self._scrub(database)
         self.warm = True
 
-    def _writer(self, log: EventLog, snapshots: Snapshots) -> Writer:
+    def _writer(self, log: EventLog, snapshots: Snapshots, clock: ServiceClock) -> Writer:
         assert self.recovered is not None
         return Writer(
             self.ledger,
             log,
             snapshots,
             snapshot=self.recovered.snapshot,
+            clock=clock.now,
             waiting=self.settings.waiting,
             snapshot_every=self.settings.snapshot_every,
+            no_defaults_for=clock.doubt,
+            memory=self.settings.memory,
         )
 
-    def _exists(self, wanted: CreateBandit) -> bool:
-        """Whether the bandit exists already; one that exists with other arms or rules is refused."""
+    def _wanted(self, wanted: CreateBandit) -> list[Operation]:
+        """What brings a bandit to what the settings say; one that exists with other rules is refused."""
         bandit = self.ledger.bandits.get(wanted.name)
         if bandit is None:
-            return False
+            return [wanted]
         if not wanted.config.allows(bandit.config):
             raise ValueError(
                 f"bandit {wanted.name!r} must keep the rules it was created with, {bandit.config}; got {wanted.config}"
             )
-        if bandit.origin != digest_of(wanted.features, wanted.ids):
-            raise ValueError(
-                f"arms must be those that the bandit {wanted.name!r} was created with; change them by POST and DELETE "
-                "/v1/arms, or leave --arms out"
-            )
-        return True
+        operations, notes = reconcile(bandit, wanted, remove=self.settings.remove_missing_arms)
+        for note in notes:
+            logger.warning("%s", note)
+        return operations
 
-    def _warm_up(self) -> None:
-        """Compile what requests will call, on copies of the policies."""
-        for bandit in self.ledger.bandits.values():
-            copy = bandit.policy.copy()
-            copy.select_many(2, pending=[int(bandit.active[0])])
-            copy.update_many([int(bandit.active[0])], [0.0])
-            copy.bounds()
-            copy.estimates()
+    async def _check(self) -> None:
+        """Now and then: was the clock set, and is there a first key?"""
+        assert self.writer is not None and self.clock is not None
+        while True:
+            if (note := self.clock.check()) is not None:
+                logger.warning("%s", note)
+            if not self.ledger.keys_required and self.keys.in_use:
+                await self.writer.require_keys()
+            await asyncio.sleep(CHECK_SECONDS)
+
+    def _scrub(self, database: str) -> None:
+        """Read the log again in the background, at a bounded rate."""
+        if self.settings.scrub_rate > 0.0:
+            self.scrubber = Scrubber(database, rate=self.settings.scrub_rate, report=_report_damage)
+            self._scrubbing = threading.Thread(
+                target=self.scrubber.run, args=(self._stop_scrub,), name="scrub", daemon=True
+            )
+            self._scrubbing.start()
 
     async def drain(self) -> None:
         """Refuse new requests with 503 from now on, and return once all that were accepted are answered."""
@@ -143,6 +176,13 @@ class Service:
     async def stop(self) -> None:
         """Finish what was accepted, then close."""
         self.stopping = True
+        self._stop_scrub.set()
+        if self._checking is not None:
+            self._checking.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await self._checking
+        if self._scrubbing is not None:
+            await asyncio.to_thread(self._scrubbing.join)
         if self._task is not None and self.writer is not None:
             await self.writer.stop(self._task)
 
@@ -150,3 +190,7 @@ class Service:
         """Call ``failed`` if the writer ends by an error."""
         assert self._task is not None
         self._task.add_done_callback(lambda task: failed(error) if (error := task.exception()) else None)
+
+
+def _report_damage(fault: object) -> None:
+    logger.error("the log is damaged: %s; `sketchbandits log` says what to do", fault)

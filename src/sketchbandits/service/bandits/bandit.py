@@ -2,6 +2,9 @@
 
 Choosing has no side effects; what changes a bandit is called only after the change was logged. Recovery applies the
 same changes in the same order, so the bandit it arrives at is bit-for-bit identical.
+
+Arms have the numbers of the log, in the order in which they came. Once the memory of removed arms has been freed, the
+policy numbers those that it kept differently: `ArmPlaces` translates.
 """
 
 import hashlib
@@ -14,17 +17,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchbandits import snapshot
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.changing_arms import ChangingArms
 from sketchbandits.policies.pending.rule import Mask
 from sketchbandits.service.bandits.changes import Change
 from sketchbandits.service.bandits.config import BanditConfig
+from sketchbandits.service.bandits.places import FREED, ArmPlaces
 from sketchbandits.service.bandits.requests import UnknownArm
+from sketchbandits.service.bandits.totals import Totals
 from sketchbandits.service.log.events import Kind
 
-KEYS_KEPT = 100_000  # idempotency keys, the latest
-MINUTES_KEPT = 1_440
+KEYS_KEPT = 100_000  # idempotency keys, the latest of each API key
+# A step of planning or learning should take about a millisecond; what one takes grows with the number of arms and with
+# the size of the policy's state.
+_ARMS_PER_STEP, _BYTES_PER_STEP, _SHORT_STATE = 250_000, 1 << 26, 1 << 21
 
 
 class Waiting(NamedTuple):
@@ -43,52 +51,47 @@ class Choice(NamedTuple):
     bound: float | None
 
 
+class Shrunk(NamedTuple):
+    """A policy without the memory of some removed arms, and which of its former arms its present ones are."""
+
+    policy: Policy
+    kept: Ints
+
+
 class Bandit:
     """A policy with the names of its arms, its outstanding decisions and its totals."""
 
     def __init__(self, name: str, config: BanditConfig, policy: Policy, ids: Iterable[str], *, created: float) -> None:
-        self.name, self.config, self.policy, self.created = name, config, policy, created
+        self.name, self.config, self.created = name, config, created
         self.most_pending = config.pending_limit(policy)
         self.ids = list(ids)
         self.index = {arm_id: i for i, arm_id in enumerate(self.ids)}
         self.origin = ""  # a digest of the arms it was created with
+        self.since = 0  # the record up to which the snapshot went that it was read from
+        self.version = 0  # grows with every change, so that what was computed from a copy can be told from the present
+        self.places = ArmPlaces()
         # An ordered dictionary finds its oldest entry in constant time, however many before it were removed.
         self.waiting: OrderedDict[int, Waiting] = OrderedDict()
-        self.keys: OrderedDict[str, int] = OrderedDict()  # idempotency key -> number of the record with its decision
-        self.decisions = self.rewards = self.defaults = 0
-        self.reward_sum = 0.0
-        self.minutes: dict[int, list[float]] = {}  # start -> decisions, rewards, their sum, defaults
-        self.reward_sums = np.zeros(len(self.ids))  # per arm: not every policy keeps them
+        # By API key ("" for none): idempotency key -> number of the record with its decision.
+        self.keys: dict[str, OrderedDict[str, int]] = {}
+        self.retracted: set[int] = set()  # decisions whose reward was taken back
+        self.unknown_rewards = 0  # rewards for decisions that do not exist, since the service began
+        self.totals = Totals(len(self.ids))
         self._bounds: Floats | None = None
-        self._estimates: Floats | None = None
-        self._active: NDArray[np.int64] | None = None
+        self.replace_policy(policy)
 
     # Reading.
 
     @property
     def bounds(self) -> Floats:
-        """Every arm's upper confidence bound, computed once for each change."""
+        """The upper confidence bound of every arm that the policy has, computed once for each change."""
         if self._bounds is None:
             self._bounds = self.policy.bounds()
         return self._bounds
 
-    @property
-    def estimates(self) -> Floats:
-        """The policy's estimate of every arm's mean reward."""
-        if self._estimates is None:
-            self._estimates = self.policy.estimates()
-        return self._estimates
-
-    @property
-    def active(self) -> NDArray[np.int64]:
-        """The arms that may be played."""
-        if self._active is None:
-            self._active = np.flatnonzero(self.policy.active)
-        return self._active
-
     def finite_bound(self, arm: int) -> float | None:
         """An arm's bound as JSON can say it."""
-        bound = float(self.bounds[arm])
+        bound = float(self.bounds[self.places.of(arm)])
         return bound if math.isfinite(bound) else None
 
     def pending(self) -> list[int]:
@@ -103,6 +106,16 @@ class Bandit:
             shown = ", ".join(map(repr, unknown[:5])) + (" ..." if len(unknown) > 5 else "")
             raise UnknownArm(f"arms must be ids that the bandit {self.name!r} has, got {shown}")
         return [self.index[arm_id] for arm_id in available]
+
+    def record_of(self, key: str | None, by: str | None) -> int | None:
+        """The record with the decision that an idempotency key was answered with.
+
+        Keys of a time without API keys, or of version 0.1.0, which did not record whose they were, are everybody's.
+        """
+        if key is None:
+            return None
+        found = (own.get(key) for own in (self.keys.get(by or ""), self.keys.get("")) if own is not None)
+        return next((seq for seq in found if seq is not None), None)
 
     def overdue(self, now: float, most: int) -> list[int]:
         """The oldest decisions that are past the deadline, at most ``most``."""
@@ -125,32 +138,36 @@ class Bandit:
 
     def mask_of(self, arms: Sequence[int]) -> Mask:
         """A mask of these arms, the form that policies check fastest."""
-        mask = np.zeros(len(self.ids), np.bool_)
-        mask[list(arms)] = True
+        mask = np.zeros(self.policy.n_arms, np.bool_)
+        mask[self.places.all_of(arms)] = True
         return mask
 
     def choose(self, count: int, available: Mask | None, pending: list[int]) -> list[Choice]:
         """The policy's own choices, in one compiled call; ``pending`` grows by the arms chosen."""
         if self.most_pending:
-            arms = self.policy.select_many(count, available=available, pending=pending).tolist()
+            waiting = self.places.all_of(pending)
+            found = self.policy.select_many(count, available=available, pending=waiting).tolist()
         else:
-            arms = [self.policy.select(available=available)] * count
+            found = [self.policy.select(available=available)] * count
+        arms = self.places.arms_at(found)
         pending += arms
         return [Choice(arm, 1.0, self.finite_bound(arm)) for arm in arms]
 
-    def explore(self, numbers: Sequence[int], available: Mask | None, pending: list[int]) -> list[Choice]:
-        """For each of these decisions the policy's own arm or, with the probability ``exploration``, any available."""
-        among = self.active if available is None else np.flatnonzero(self.policy.active & available)
-        return [self._explore(number, available, among, pending) for number in numbers]
+    def explore(self, number: int, available: Mask | None, pending: list[int]) -> Choice:
+        """The policy's own arm or, with the probability ``exploration``, any available.
 
-    def _explore(self, number: int, available: Mask | None, among: Ints, pending: list[int]) -> Choice:
-        """Whether to explore depends on the seed and the decision's number alone."""
+        Whether to explore depends on the seed and the decision's number alone.
+        """
+        among = self.active if available is None else self._active_of(available)
         own, share = self.choose(1, available, pending)[0].arm, self.config.exploration
         coin, position = _two_uniforms(self.config.seed, number)
         arm = int(among[int(position * among.size)]) if coin < share else own
         pending[-1] = arm
         probability = share / among.size + (1.0 - share if arm == own else 0.0)
         return Choice(arm, probability, self.finite_bound(arm))
+
+    def _active_of(self, available: Mask) -> Ints:
+        return np.array(self.places.arms_at(np.flatnonzero(self.policy.active & available).tolist()), np.int64)
 
     # Changing: only after the change was logged.
 
@@ -159,40 +176,32 @@ class Bandit:
         n, token, time = data["n"], data["token"], data["t"]
         for i, arm in enumerate(data["arms"]):
             self.waiting[n + i] = Waiting(arm, token, time)
-        self.decisions += len(data["arms"])
-        self._minute(time)[0] += len(data["arms"])
+        self.totals.decided(data["arms"], time)
         if (key := data.get("key")) is not None:
-            self.keys[key] = seq
-            if len(self.keys) > KEYS_KEPT:
-                self.keys.popitem(last=False)
-
-    def rewarded(self, changes: Sequence[Change]) -> None:
-        """Learn from rewards and default rewards in one compiled call; each was `counted` before."""
-        for change in changes:
-            assert change.decision is not None
-            del self.waiting[change.decision]
-        data = [change.data for change in changes]
-        self.policy.update_many([entry["arm"] for entry in data], [entry["reward"] for entry in data])
-        self._bounds = self._estimates = None
+            own = self.keys.setdefault(data.get("by", ""), OrderedDict())
+            own[key] = seq
+            if len(own) > KEYS_KEPT:
+                own.popitem(last=False)
+        self.version += 1
 
     def counted(self, change: Change) -> None:
         """Add a reward to the totals, in the order of the log."""
-        minute, reward = self._minute(change.data["t"]), change.data["reward"]
-        self.rewards += 1
-        self.reward_sum += reward
-        self.reward_sums[change.data["arm"]] += reward
-        minute[1] += 1
-        minute[2] += reward
-        if change.kind == Kind.DEFAULT:
-            self.defaults += 1
-            minute[3] += 1
+        data = change.data
+        self.totals.rewarded(data["arm"], data["reward"], data["t"], default=change.kind == Kind.DEFAULT)
 
-    def _minute(self, time: float) -> list[float]:
-        start = int(time // 60) * 60
-        if start not in self.minutes:
-            # Called in the order of the log, live and in replay, so that both drop the same minutes.
-            self.minutes = {kept: entry for kept, entry in self.minutes.items() if kept > start - MINUTES_KEPT * 60}
-        return self.minutes.setdefault(start, [0, 0, 0.0, 0])
+    def learning(self, changes: Sequence[Change]) -> Iterator[None]:
+        """Learn from rewards and default rewards, a few in each compiled call; each was `counted` before."""
+        for change in changes:
+            assert change.decision is not None
+            del self.waiting[change.decision]
+        arms = self.places.all_of([change.data["arm"] for change in changes])
+        rewards = [change.data["reward"] for change in changes]
+        for start in range(0, len(changes), self.rewards_per_step):
+            end = start + self.rewards_per_step
+            self.policy.update_many(arms[start:end], rewards[start:end])
+            yield
+        self._bounds = None
+        self.version += 1
 
     def with_arms(self, features: Floats) -> Policy:
         """A copy of the policy with more arms; this bandit is unchanged until the change is logged."""
@@ -203,7 +212,7 @@ class Bandit:
     def without_arms(self, arms: Sequence[int]) -> Policy:
         """A copy of the policy that never plays these arms again; this bandit is unchanged."""
         copy = self._copy_for_change_of_arms()
-        copy.remove_arms(arms)
+        copy.remove_arms(self.places.all_of(arms))
         return copy
 
     def _copy_for_change_of_arms(self) -> ChangingArms:
@@ -212,13 +221,74 @@ class Bandit:
             raise ValueError(f"policy must be {able} for arms to come and go, got {self.config.policy!r}")
         return self.policy.copy()
 
-    def replace_policy(self, policy: Policy, ids: Iterable[str] = ()) -> None:
-        """Use the policy that `with_arms` or `without_arms` returned; ``ids`` are those of new arms."""
+    def replace_policy(self, policy: Policy) -> None:
+        """Use a policy whose arms have the same places, as `without_arms` returns it."""
+        self.policy = policy
+        self._bounds = None
+        self.active: NDArray[np.int64] = np.array(self.places.arms_at(np.flatnonzero(policy.active).tolist()), np.int64)
+        self.state_bytes = sum(array.nbytes for _, array in snapshot.leaves(policy.state))
+        self.short = self.state_bytes <= _SHORT_STATE
+        self.choices_per_step = max(1, _ARMS_PER_STEP // policy.n_arms)
+        self.rewards_per_step = max(1, _BYTES_PER_STEP // max(1, self.state_bytes))
+        self.version += 1
+
+    def add_arms(self, policy: Policy, ids: Sequence[str]) -> None:
+        """Use the policy that `with_arms` returned; ``ids`` are those of the new arms."""
+        self.places.append(len(self.ids), policy.n_arms, len(ids))
         for arm_id in ids:
             self.index[arm_id] = len(self.ids)
             self.ids.append(arm_id)
-        self.reward_sums = np.concatenate([self.reward_sums, np.zeros(len(self.ids) - self.reward_sums.size)])
-        self.policy, self._bounds, self._estimates, self._active = policy, None, None, None
+        self.totals.grow(len(self.ids))
+        self.replace_policy(policy)
+
+    def freeable(self) -> list[int]:
+        """Removed arms whose memory the policy can give back: nothing more can be learned about them."""
+        gone = np.ones(len(self.ids), np.bool_)
+        gone[self.active] = False
+        gone[self.totals.outstanding > 0] = False
+        if self.places.place is not None:
+            gone[self.places.place == FREED] = False
+        arms: list[int] = np.flatnonzero(gone).tolist()
+        return arms
+
+    def without_memory_of(self, arms: Sequence[int]) -> "Shrunk":
+        """A copy of the policy that has given back the memory of removed arms; what they taught stays."""
+        policy = self._copy_for_change_of_arms()
+        return Shrunk(policy, policy.free_arms(self.places.all_of(arms)))
+
+    def free_arms(self, shrunk: "Shrunk") -> None:
+        """Use the policy that `without_memory_of` returned."""
+        self.places.free(shrunk.kept, len(self.ids))
+        self.replace_policy(shrunk.policy)
+
+    def without_rewards(self, arms: Sequence[int], rewards: Sequence[float]) -> Policy:
+        """A policy that never learned these rewards; this bandit is unchanged.
+
+        It is built anew and learns, arm by arm, as many rewards as the arm has left, each of them their mean: for all
+        fits of this library that is the same statistic, up to rounding.
+        """
+        if self.places.arm_at is not None:
+            raise ValueError(
+                "decision_ids must belong to a bandit of which no arms were freed: what they taught was merged"
+            )
+        left = self.totals.copy()
+        left.retract(arms, rewards)
+        policy = self.config.build(self.policy.arms)
+        if gone := sorted(set(range(policy.n_arms)) - set(self.active.tolist())):
+            assert isinstance(policy, ChangingArms)
+            policy.remove_arms(gone)
+        means = np.divide(left.sums, left.counts, out=np.zeros(left.sums.size), where=left.counts > 0)
+        for arm in np.flatnonzero(left.counts).tolist():
+            count = left.counts.item(arm)
+            policy.update_many(np.full(count, arm), np.full(count, means[arm]))
+        return policy
+
+    def retract(self, data: dict[str, Any], policy: Policy | None) -> None:
+        """Rewards were taken back; ``policy`` is what `without_rewards` has returned, if it is known."""
+        built = policy or self.without_rewards(data["arms"], data["rewards"])
+        self.totals.retract(data["arms"], data["rewards"])
+        self.retracted.update(data["numbers"])
+        self.replace_policy(built)
 
 
 def _two_uniforms(seed: int, number: int) -> tuple[float, float]:

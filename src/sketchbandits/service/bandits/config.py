@@ -13,6 +13,7 @@ from sketchbandits.policies.registry import POLICIES, PolicySpec
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 LONGEST_DEADLINE = 366 * 86_400.0  # seconds
+REWARD_RANGE = (0.0, 1.0)  # of a new bandit
 PENDING = 1_000  # outstanding decisions that are passed to a policy that gains by them
 MOST_PENDING = 100_000
 SKETCH_SIZE = 5  # for policies whose class requires one and has no default: the paper's for its first data set
@@ -32,6 +33,8 @@ class BanditConfig:
     ``pending``: how many of the latest outstanding decisions are passed to the policy as pending; None for the
     policy's own default, which is `PENDING` if it gains by them and 0 if not.
     ``seed``: of the policy and of exploration.
+    ``reward_range``: the least and the largest reward that is accepted; None for any. One reward of 1e12 by mistake
+    would decide for one arm for ever.
     """
 
     policy: str = "multiscale"
@@ -41,6 +44,7 @@ class BanditConfig:
     default_reward: float = 0.0
     pending: int | None = None
     seed: int = 0
+    reward_range: tuple[float, float] | None = REWARD_RANGE
 
     def __post_init__(self) -> None:
         validate.option("policy", self.policy, POLICIES)
@@ -53,6 +57,24 @@ class BanditConfig:
         if self.pending is not None:
             validate.whole("pending", self.pending, least=0, most=MOST_PENDING)
         validate.whole("seed", self.seed, least=0, most=2**63 - 1)
+        if self.reward_range is not None:
+            self._check_range(*self.reward_range)
+
+    def _check_range(self, least: float, largest: float) -> None:
+        validate.number("reward_range", least)
+        validate.number("reward_range", largest)
+        if least >= largest:
+            raise ValueError(f"reward_range must be two numbers, the smaller one first, got {least!r} and {largest!r}")
+        if self.deadline is not None and not least <= self.default_reward <= largest:
+            raise ValueError(
+                f"default_reward must be within reward_range, {least!r} to {largest!r}, got {self.default_reward!r}"
+            )
+
+    def check_reward(self, reward: float) -> None:
+        """Refuse a reward outside the range."""
+        if self.reward_range is not None and not self.reward_range[0] <= reward <= self.reward_range[1]:
+            least, largest = self.reward_range
+            raise ValueError(f"reward must be from {least!r} to {largest!r}, the bandit's reward_range, got {reward!r}")
 
     def filled(self) -> "BanditConfig":
         """The same with every option of the policy: those that are not given at their defaults."""
@@ -74,8 +96,10 @@ class BanditConfig:
         return PENDING if policy.pending_by_default else 0
 
     def allows(self, recorded: "BanditConfig") -> bool:
-        """Whether an existing bandit, recorded like this, has these rules; a ``pending`` not given allows any."""
+        """Whether an existing bandit, recorded like this, has these rules; what is not given is allowed to differ."""
         wanted = self if self.pending is not None else replace(self, pending=recorded.pending)
+        if wanted.reward_range == REWARD_RANGE:  # not given; bandits of older versions have none
+            wanted = replace(wanted, reward_range=recorded.reward_range)
         return recorded in (
             wanted.filled(),
             replace(wanted, options=_with_unrecorded_size(wanted.policy, self.options)),
@@ -93,6 +117,8 @@ class BanditConfig:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "BanditConfig":
         """A configuration that a log or a snapshot holds."""
+        limits = value.get("reward_range")
+        value = {**value, "reward_range": None if limits is None else tuple(limits)}
         return cls(**{**value, "options": _with_unrecorded_size(value["policy"], value["options"])})
 
 

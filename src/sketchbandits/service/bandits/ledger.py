@@ -4,10 +4,12 @@ The writer applies what it has just logged, recovery what it reads from the log:
 else changes a ledger.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.base import Policy
-from sketchbandits.service.bandits.bandit import Bandit, digest_of
+from sketchbandits.service.bandits.bandit import Bandit, Shrunk, digest_of
 from sketchbandits.service.bandits.changes import Change
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.bandits.requests import Refusal
@@ -15,13 +17,18 @@ from sketchbandits.service.log.events import Kind, Record
 
 _REPLAYED_TOGETHER = 4_096
 
+Built = Policy | Shrunk | None
+
 
 class Ledger:
-    """Bandits by name, and the number that the next decision of any of them gets."""
+    """Bandits by name, the number that the next decision of any of them gets, and whether requests need keys."""
 
     def __init__(self) -> None:
         self.bandits: dict[str, Bandit] = {}
         self.next_number = 1
+        self.keys_required = False
+        # Bandits are copied for a snapshot one after the other: up to this record some may be unknown, deleted since.
+        self.gaps_until = 0
 
     def bandit(self, name: str) -> Bandit:
         """The bandit, or a refusal."""
@@ -30,41 +37,81 @@ class Ledger:
             raise Refusal("unknown_bandit", f"bandit must be one of {known}; got {name[:64]!r}")
         return self.bandits[name]
 
-    def apply(self, records: Iterable[tuple[int, Change]], policy: Policy | None = None) -> None:
+    def take_numbers(self, count: int) -> int:
+        """The first of ``count`` numbers for decisions; bandits plan at the same time, and each group has its own."""
+        first = self.next_number
+        self.next_number += count
+        return first
+
+    def give_numbers_back(self, first: int, end: int) -> None:
+        """The numbers from ``first`` up to ``end`` were not used; they are left out where others were taken since."""
+        if self.next_number == end:
+            self.next_number = first
+
+    def apply(self, records: Iterable[tuple[int, Change]], built: Built = None) -> None:
         """Apply logged changes, each with the number of its record, in their order.
 
-        ``policy`` is the one that `plan_operation` has built already for the only change; replay builds it again.
-        Rewards of a bandit are learned in one compiled call, up to the next change of arms.
+        ``built`` is what `plan_operation` has built already for the only change; replay builds it again.
         """
+        for _ in self.applying(records, built):
+            pass
+
+    def applying(self, records: Iterable[tuple[int, Change]], built: Built = None) -> Iterator[None]:
+        """`apply` in small steps. Rewards of a bandit are learned together, up to the next change of arms."""
         rewards: dict[str, list[Change]] = {}
         for seq, change in records:
-            if change.kind in (Kind.REWARD, Kind.DEFAULT):
-                self.bandits[change.data["bandit"]].counted(change)
-                rewards.setdefault(change.data["bandit"], []).append(change)
-            elif change.kind == Kind.DECISION:
-                self.bandits[change.data["bandit"]].decided(change.data, seq)
-                self.next_number = max(self.next_number, change.data["n"] + len(change.data["arms"]))
-            else:
-                self._learn(rewards)
-                self._operate(change, policy)
-        self._learn(rewards)
+            if change.kind == Kind.KEYS_REQUIRED:
+                self.keys_required = True
+            elif not self._skips(seq, change):
+                yield from self._apply(seq, change, rewards, built)
+        yield from self._learn(rewards)
 
-    def _learn(self, rewards: dict[str, list[Change]]) -> None:
+    def _skips(self, seq: int, change: Change) -> bool:
+        """Whether a snapshot contains a record already, or none of the bandit because it was deleted later."""
+        bandit = self.bandits.get(change.data["bandit"])
+        if bandit is not None:
+            return seq <= bandit.since
+        return change.kind != Kind.BANDIT and seq <= self.gaps_until
+
+    def _apply(self, seq: int, change: Change, rewards: dict[str, list[Change]], built: Built) -> Iterator[None]:
+        name = change.data["bandit"]
+        if change.kind in (Kind.REWARD, Kind.DEFAULT):
+            self.bandits[name].counted(change)
+            rewards.setdefault(name, []).append(change)
+        elif change.kind == Kind.DECISION:
+            self.bandits[name].decided(change.data, seq)
+            end = change.data["n"] + len(change.data["arms"])
+            if end > self.next_number:  # only in replay: this may run in a thread, and live numbers were taken before
+                self.next_number = end
+        else:
+            yield from self._learn(rewards)
+            self._operate(change, built)
+
+    def _learn(self, rewards: dict[str, list[Change]]) -> Iterator[None]:
         for name, changes in rewards.items():
-            self.bandits[name].rewarded(changes)
+            yield from self.bandits[name].learning(changes)
         rewards.clear()
 
-    def _operate(self, change: Change, policy: Policy | None) -> None:
-        data, features = change.data, change.features
-        if change.kind == Kind.ARMS_REMOVED:
-            bandit = self.bandits[data["bandit"]]
-            bandit.replace_policy(policy or bandit.without_arms(data["arms"]))
-            return
-        assert features is not None
-        if change.kind == Kind.ARMS_ADDED:
-            bandit = self.bandits[data["bandit"]]
-            bandit.replace_policy(policy or bandit.with_arms(features), data["ids"])
-            return
+    def _operate(self, change: Change, built: Built) -> None:
+        data, features, name = change.data, change.features, change.data["bandit"]
+        policy = built if isinstance(built, Policy) else None
+        if change.kind == Kind.BANDIT:
+            assert features is not None
+            self._create(data, features, policy)
+        elif change.kind == Kind.BANDIT_DELETED:
+            del self.bandits[name]
+        elif change.kind == Kind.ARMS_ADDED:
+            assert features is not None
+            self.bandits[name].add_arms(policy or self.bandits[name].with_arms(features), data["ids"])
+        elif change.kind == Kind.ARMS_REMOVED:
+            self.bandits[name].replace_policy(policy or self.bandits[name].without_arms(data["arms"]))
+        elif change.kind == Kind.ARMS_FREED:
+            bandit = self.bandits[name]
+            bandit.free_arms(built if isinstance(built, Shrunk) else bandit.without_memory_of(data["arms"]))
+        else:
+            self.bandits[name].retract(data, policy)
+
+    def _create(self, data: dict[str, Any], features: Floats, policy: Policy | None) -> None:
         config = BanditConfig.from_json(data["config"])
         new = Bandit(data["bandit"], config, policy or config.build(features), data["ids"], created=data["t"])
         new.origin = digest_of(features, data["ids"])

@@ -1,45 +1,61 @@
 """Recovery: the newest snapshot that belongs to the log, and the records after it."""
 
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from sketchbandits.service.bandits.environment import changed, environment
 from sketchbandits.service.bandits.ledger import Ledger
-from sketchbandits.service.bandits.snapshots import Snapshots
+from sketchbandits.service.bandits.snapshots import Kept, Snapshots
 from sketchbandits.service.folder import set_snapshots_aside
 from sketchbandits.service.log import EventLog, LogDamaged
-from sketchbandits.service.log.events import START, Position
+from sketchbandits.service.log.events import START, Kind, Position, Record, parsed
 from sketchbandits.service.log.progress import Progress, with_progress
+
+_LOOKED_BACK = 1_000  # records before a snapshot in which the last decision is sought
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """A ledger as of the log's last good record, and how it was rebuilt."""
+    """A ledger as of the log's last good record, and how it was rebuilt.
+
+    ``last_time``: of the last record, by the clock of the service that wrote it.
+    """
 
     ledger: Ledger
     snapshot: Position
     replayed: int
     seconds: float
     notes: tuple[str, ...]  # what an operator should know: snapshots passed over, records cut
+    last_time: float | None
 
 
 def recover(log: EventLog, snapshots: Snapshots, progress: Progress = lambda done, total: None) -> Recovered:
-    """Rebuild the ledger, bit-for-bit identical to one that was never stopped."""
+    """Rebuild the ledger, bit-for-bit identical to one that was never stopped (see `environment`)."""
     started = time.perf_counter()
-    position, ledger = _newest(log, snapshots)
-    replayed = ledger.replay(with_progress(log.recover(position), log.last.seq - position.seq, progress))
+    kept = _newest(log, snapshots)
+    last = _Last(log.recover(kept.position))
+    replayed = kept.ledger.replay(with_progress(iter(last), log.last.seq - kept.position.seq, progress))
     cuts = (f"log cut back at record {cut.first}: {cut.reason}; kept in {cut.kept_in}" for cut in log.cuts)
-    notes = (*snapshots.passed_over, *cuts)
-    return Recovered(ledger, position, replayed, time.perf_counter() - started, notes)
+    elsewhere = None if kept.made_by is None else changed(kept.made_by, environment())
+    notes = (*log.notes, *snapshots.passed_over, *cuts, *([] if elsewhere is None else [elsewhere]))
+    return Recovered(kept.ledger, kept.position, replayed, time.perf_counter() - started, notes, last.time(log))
 
 
-def _newest(log: EventLog, snapshots: Snapshots) -> tuple[Position, Ledger]:
+def _newest(log: EventLog, snapshots: Snapshots) -> Kept:
     """The newest snapshot that the log holds.
 
     A snapshot beyond the end of the log means that records are missing, which is expected only after a cut.
     """
-    for position, ledger in snapshots.intact():
+    for kept in snapshots.intact():
+        position = kept.position
         if log.holds(position):
-            return position, ledger
+            if (used := _numbers_used(log, position)) <= kept.ledger.next_number:
+                return kept
+            snapshots.passed_over.append(
+                f"snapshot {position.seq}: its next decision is {kept.ledger.next_number}, the log has {used - 1} already"
+            )
+            continue
         if not log.cuts:
             raise LogDamaged(
                 f"the log ends at record {log.last.seq} and does not hold record {position.seq}, of which there is a "
@@ -48,4 +64,39 @@ def _newest(log: EventLog, snapshots: Snapshots) -> tuple[Position, Ledger]:
             )
         set_snapshots_aside(snapshots.folder, position.seq)
         snapshots.passed_over.append(f"snapshot {position.seq}: beyond the place where the log was cut back")
-    return START, Ledger()
+    return Kept(START, Ledger(), None)
+
+
+def _numbers_used(log: EventLog, position: Position) -> int:
+    """The first number that no decision shortly before a place has."""
+    used = 0
+    for seq in range(position.seq, max(position.seq - _LOOKED_BACK, 0), -1):
+        try:
+            record = log.record(seq)
+        except LogDamaged:  # it is reported when it is needed
+            continue
+        if record is not None and record.kind == Kind.DECISION:
+            data = parsed(record.body)
+            return int(data["n"]) + len(data["arms"])
+    return used
+
+
+class _Last:
+    """Records, of which the last is remembered."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records = records
+        self._last: Record | None = None
+
+    def __iter__(self) -> Iterator[Record]:
+        for record in self._records:
+            self._last = record
+            yield record
+
+    def time(self, log: EventLog) -> float | None:
+        """When the last record was written; also where nothing was replayed."""
+        try:
+            last = self._last or (log.record(log.last.seq) if log.last.seq else None)
+        except LogDamaged:
+            return None
+        return None if last is None else float(parsed(last.body)["t"])

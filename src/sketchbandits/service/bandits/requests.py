@@ -84,6 +84,36 @@ class RemoveArms:
     by: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class FreeArms:
+    """Give back the memory of removed arms whose decisions are all rewarded."""
+
+    bandit: str
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retract:
+    """Take back the rewards of decisions, so that the policy has never learned them."""
+
+    bandit: str
+    decision_ids: tuple[str, ...]
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBandit:
+    """Forget a bandit; the log keeps what happened."""
+
+    bandit: str
+    by: str | None = None
+
+
 Request = Decide | Reward
-Operation = CreateBandit | AddArms | RemoveArms
+Operation = CreateBandit | AddArms | RemoveArms | FreeArms | Retract | DeleteBandit
 Answer = dict[str, Any] | Refusal
+
+
+def bandit_of(request: Request | Operation) -> str:
+    """The name of the bandit that a request is for."""
+    return request.name if isinstance(request, CreateBandit) else request.bandit

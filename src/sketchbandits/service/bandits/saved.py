@@ -5,47 +5,82 @@ The policy is saved in a file of its own, as `Policy.save` writes it.
 
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sketchbandits.policies.base import Policy
 from sketchbandits.service.bandits.bandit import Bandit, Waiting
 from sketchbandits.service.bandits.config import BanditConfig
+from sketchbandits.service.bandits.places import ArmPlaces
+from sketchbandits.service.bandits.totals import Totals
+from sketchbandits.service.log.events import Position
 
 
-def copy_of(bandit: Bandit) -> Bandit:
-    """A copy that does not change while the bandit goes on."""
-    copy = Bandit(bandit.name, bandit.config, bandit.policy.copy(), bandit.ids, created=bandit.created)
-    copy.index, copy.waiting, copy.keys = bandit.index.copy(), bandit.waiting.copy(), bandit.keys.copy()
-    copy.minutes = {start: list(minute) for start, minute in bandit.minutes.items()}
-    copy.origin, copy.reward_sum, copy.reward_sums = bandit.origin, bandit.reward_sum, bandit.reward_sums.copy()
-    copy.decisions, copy.rewards, copy.defaults = bandit.decisions, bandit.rewards, bandit.defaults
-    return copy
+class FrozenBandit(NamedTuple):
+    """A bandit as it was after the record that ``value`` names: its policy, and the rest as JSON can say it."""
+
+    name: str
+    policy: Policy
+    value: dict[str, Any]
 
 
-def to_json(bandit: Bandit) -> dict[str, Any]:
-    """All but the policy."""
-    return {
+class Frozen(NamedTuple):
+    """A ledger that does not change any more. Its bandits were copied one after the other: each contains all of its own
+    records from ``position`` up to one of its own, the last of which is not beyond ``until``.
+    """
+
+    position: Position
+    until: int
+    next_number: int
+    keys_required: bool
+    bandits: list[FrozenBandit]
+
+
+def frozen_bandit(bandit: Bandit, seq: int) -> FrozenBandit:
+    """A copy of a bandit to which all of its records up to ``seq`` were applied."""
+    value = {
         "config": bandit.config.to_json(),
         "created": bandit.created,
         "origin": bandit.origin,
-        "ids": bandit.ids,
-        "index": bandit.index,
+        "since": seq,
+        "ids": bandit.ids[:],
+        "arm_at": None if bandit.places.arm_at is None else bandit.places.arm_at.tolist(),
         "waiting": [[number, *waiting] for number, waiting in bandit.waiting.items()],
-        "keys": bandit.keys,
-        "reward_sums": bandit.reward_sums.tolist(),
-        "totals": [bandit.decisions, bandit.rewards, bandit.defaults, bandit.reward_sum],
-        "minutes": [[start, *minute] for start, minute in bandit.minutes.items()],
+        "keys": [[by, key, record] for by, own in bandit.keys.items() for key, record in own.items()],
+        "retracted": sorted(bandit.retracted),
+        "totals": bandit.totals.to_json(),
     }
+    return FrozenBandit(bandit.name, bandit.policy.copy(), value)
 
 
 def from_json(name: str, value: dict[str, Any], path: Path) -> Bandit:
-    """What `to_json` made, with the policy that was saved at ``path``."""
+    """What `frozen_bandit` made, with the policy that was saved at ``path``."""
+    if "totals" in value and isinstance(value["totals"], list):
+        value = _from_format_1(value, path)
     config = BanditConfig.from_json(value["config"])
     bandit = Bandit(name, config, config.policy_type.load(path), value["ids"], created=value["created"])
-    bandit.origin, bandit.index, bandit.keys = value["origin"], value["index"], OrderedDict(value["keys"])
+    bandit.origin, bandit.since, bandit.retracted = value["origin"], value["since"], set(value["retracted"])
     bandit.waiting = OrderedDict((number, Waiting(*rest)) for number, *rest in value["waiting"])
-    bandit.reward_sums = np.array(value["reward_sums"])
-    bandit.decisions, bandit.rewards, bandit.defaults, bandit.reward_sum = value["totals"]
-    bandit.minutes = {start: minute for start, *minute in value["minutes"]}
+    for by, key, record in value["keys"]:
+        bandit.keys.setdefault(by, OrderedDict())[key] = record
+    bandit.totals = Totals.from_json(value["totals"], [waiting.arm for waiting in bandit.waiting.values()])
+    if value["arm_at"] is not None:
+        bandit.places = ArmPlaces(np.array(value["arm_at"], np.int64), len(bandit.ids))
+        bandit.replace_policy(bandit.policy)
     return bandit
+
+
+def _from_format_1(value: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What version 0.1.0 wrote, as it is written today; it copied all bandits at one record."""
+    decisions, rewards, defaults, reward_sum = value["totals"]
+    sums = value["reward_sums"]
+    totals = {
+        "numbers": [decisions, rewards, defaults, 0, reward_sum],
+        "minutes": value["minutes"],
+        "sums": sums,
+        "left_out": [0.0] * len(sums),
+        "counts": BanditConfig.from_json(value["config"]).policy_type.load(path).counts.tolist(),
+    }
+    keys = [["", key, record] for key, record in value["keys"].items()]
+    return value | {"totals": totals, "keys": keys, "since": 0, "arm_at": None, "retracted": []}

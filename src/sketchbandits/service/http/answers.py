@@ -28,11 +28,13 @@ class RewardResult(Body):
     """What became of a reward."""
 
     decision_id: DecisionId
-    status: Literal["accepted", "known", "unknown", "conflict"]
+    status: Literal["accepted", "known", "unknown", "conflict", "retracted"]
 
 
 class RewardAnswer(Body):
-    """accepted: recorded now; known: recorded before; conflict: another value is recorded; unknown: no decision."""
+    """accepted: recorded now; known: recorded before; conflict: another value is recorded; unknown: no decision;
+    retracted: an administrator has taken this decision's reward back.
+    """
 
     results: list[RewardResult]
 
@@ -51,6 +53,34 @@ class ArmsRemoved(Body):
     bandit: Name
     removed: int
     active: int
+
+
+class ArmsFreed(Body):
+    """How many arms were freed now, and what the policy's state takes since."""
+
+    bandit: Name
+    freed: int
+    memory_bytes: int
+
+
+class RetractionResult(Body):
+    """What became of the wish to take back a reward."""
+
+    decision_id: DecisionId
+    status: Literal["retracted", "known", "waiting", "unknown"]
+
+
+class RetractionAnswer(Body):
+    """retracted: taken back now; known: taken back before; waiting: has no reward yet; unknown: no decision."""
+
+    bandit: Name
+    results: list[RetractionResult]
+
+
+class BanditDeleted(Body):
+    """The bandit is gone."""
+
+    deleted: Name
 
 
 class ArmEntry(Body):
@@ -84,7 +114,12 @@ class BanditEntry(Body):
     rewards: int
     outstanding: int
     defaults: int = Field(description="Default rewards recorded at deadlines.")
+    retracted: int = Field(description="Rewards taken back.")
     mean_reward: float | None
+    reward_range: tuple[float, float] | None = Field(
+        description="Rewards that are accepted; null for any.", strict=False
+    )
+    memory_bytes: int = Field(description="Of the policy's state.")
     created: float
 
 
@@ -158,11 +193,18 @@ class Queue(Body):
 
 
 class Log(Body):
-    """The last record, the last snapshot, and how often the log was cut back."""
+    """The last record, the last snapshot, how often the log was cut back; and what the scrub has found.
+
+    ``scrubbed``: records that were read again and verified since the service began; ``damaged``: those that were not
+    what was written; ``refusing``: why nothing can be written now.
+    """
 
     records: int
     snapshot: int
     cut: int
+    scrubbed: int
+    damaged: int
+    refusing: str | None
 
 
 class ActivityAnswer(Body):

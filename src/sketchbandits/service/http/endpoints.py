@@ -3,13 +3,25 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel
 
 from sketchbandits.service.bandits.config import BanditConfig
-from sketchbandits.service.bandits.requests import AddArms, Answer, CreateBandit, Decide, Refusal, RemoveArms, Reward
+from sketchbandits.service.bandits.requests import (
+    AddArms,
+    Answer,
+    CreateBandit,
+    Decide,
+    DeleteBandit,
+    FreeArms,
+    Refusal,
+    RemoveArms,
+    Retract,
+    Reward,
+)
 from sketchbandits.service.http import answers, schemas, views
 from sketchbandits.service.http.traffic import Traffic
 from sketchbandits.service.keys import ADMIN, CLIENT, Key
@@ -48,38 +60,54 @@ class Endpoint:
 async def decide(context: Context, caller: Caller, query: Any, body: schemas.DecisionRequest) -> Result:
     """Choose arms."""
     available = None if body.available is None else tuple(body.available)
-    return 200, await _answered(context.service, Decide(body.bandit, available, body.key, body.count))
+    request = Decide(body.bandit, available, body.key, body.count, by=_id(caller))
+    return 200, await _answered(context.service, request)
 
 
-async def reward(context: Context, caller: Caller, query: Any, body: schemas.SingleReward | schemas.ManyRewards) -> Result:
+async def reward(
+    context: Context, caller: Caller, query: Any, body: schemas.SingleReward | schemas.ManyRewards
+) -> Result:
     """Record rewards."""
     single = isinstance(body, schemas.SingleReward)
     items = (body,) if isinstance(body, schemas.SingleReward) else body.rewards
     pairs = tuple((item.decision_id, float(item.reward)) for item in items)
-    answer = await _answered(context.service, Reward(body.bandit, pairs))
-    status = {"unknown": 404, "conflict": 409}.get(answer["results"][0]["status"], 200) if single else 200
+    answer = await _answered(context.service, Reward(body.bandit, pairs, by=_id(caller)))
+    status = (
+        {"unknown": 404, "conflict": 409, "retracted": 409}.get(answer["results"][0]["status"], 200) if single else 200
+    )
     return status, answer
+
+
+async def retract(context: Context, caller: Caller, query: Any, body: schemas.RetractionRequest) -> Result:
+    """Take rewards back."""
+    request = Retract(body.bandit, tuple(body.decision_ids), by=_id(caller))
+    return 200, {"bandit": body.bandit} | await _answered(context.service, request)
 
 
 async def list_arms(context: Context, caller: Caller, query: schemas.ArmsQuery, body: None) -> Result:
     """A page of arms."""
-    context.service.owner()
-    return 200, views.arms_page(context.service.ledger.bandit(query.bandit), query)
+    writer = context.service.owner()
+    picture = await writer.pictures.of(context.service.ledger.bandit(query.bandit))
+    return 200, await writer.pictures.call(partial(views.arms_page, query.bandit, picture, query))
 
 
 async def add_arms(context: Context, caller: Caller, query: Any, body: schemas.ArmsRequest) -> Result:
     """Add arms."""
     ids, features = _table(body.arms)
-    await _answered(context.service, AddArms(body.bandit, ids, features))
-    total = context.service.ledger.bandit(body.bandit).active.size
-    return 201, {"bandit": body.bandit, "added": len(ids), "total": int(total)}
+    answer = await _answered(context.service, AddArms(body.bandit, ids, features, by=_id(caller)))
+    return 201, {"bandit": body.bandit} | answer
 
 
 async def remove_arms(context: Context, caller: Caller, query: schemas.RemovalQuery, body: None) -> Result:
     """Remove arms."""
-    answer = await _answered(context.service, RemoveArms(query.bandit, tuple(query.id)))
-    left = context.service.ledger.bandit(query.bandit).active.size
-    return 200, {"bandit": query.bandit, "removed": answer["changed"], "active": int(left)}
+    answer = await _answered(context.service, RemoveArms(query.bandit, tuple(query.id), by=_id(caller)))
+    return 200, {"bandit": query.bandit} | answer
+
+
+async def free_arms(context: Context, caller: Caller, query: schemas.NamedQuery, body: None) -> Result:
+    """Give back the memory of removed arms."""
+    answer = await _answered(context.service, FreeArms(query.bandit, by=_id(caller)))
+    return 200, {"bandit": query.bandit} | answer
 
 
 async def list_bandits(context: Context, caller: Caller, query: Any, body: None) -> Result:
@@ -95,21 +123,35 @@ async def create_bandit(context: Context, caller: Caller, query: Any, body: sche
         config = BanditConfig(**body.model_dump(exclude={"name", "arms"}))
     except ValueError as error:
         raise Refusal("bad_value", str(error)) from None
-    await _answered(context.service, CreateBandit(body.name, config, ids, features))
-    return 201, views.bandit_entry(context.service.ledger.bandits[body.name])
+    await _answered(context.service, CreateBandit(body.name, config, ids, features, by=_id(caller)))
+    return 201, views.bandit_entry(context.service.ledger.bandit(body.name))
+
+
+async def delete_bandit(context: Context, caller: Caller, query: schemas.NamedQuery, body: None) -> Result:
+    """Delete a bandit."""
+    await _answered(context.service, DeleteBandit(query.bandit, by=_id(caller)))
+    return 200, {"deleted": query.bandit}
 
 
 async def show_policy(context: Context, caller: Caller, query: schemas.PolicyQuery, body: None) -> Result:
     """A policy's settings, memory and clusters."""
-    context.service.owner()
-    return 200, views.policy_view(context.service.ledger.bandit(query.bandit), query.limit)
+    writer, bandit = context.service.owner(), context.service.ledger.bandit(query.bandit)
+    picture = await writer.pictures.of(bandit)
+    return 200, await writer.pictures.call(partial(views.policy_view, bandit, picture, query.limit))
 
 
 async def show_activity(context: Context, caller: Caller, query: schemas.BanditQuery, body: None) -> Result:
     """The last day of a bandit, and how the service is doing."""
     writer = context.service.owner()
     minutes = views.minutes(context.service.ledger.bandit(query.bandit))
-    log = {"records": writer.log.last.seq, "snapshot": writer.snapshot.seq, "cut": len(writer.log.cuts)}
+    log = {
+        "records": writer.log.last.seq,
+        "snapshot": writer.snapshot.seq,
+        "cut": len(writer.log.cuts),
+        "scrubbed": context.service.scrubbed,
+        "damaged": len(context.service.faults),
+        "refusing": writer.committer.refusing,
+    }
     queue = {"waiting": writer.waiting, "limit": writer.limit}
     return 200, {
         "bandit": query.bandit,
@@ -127,8 +169,14 @@ async def health(context: Context, caller: Caller, query: Any, body: None) -> Re
 
 async def readiness(context: Context, caller: Caller, query: Any, body: None) -> Result:
     """Decisions are served."""
-    context.service.owner()
+    writer = context.service.owner()
+    if writer.committer.refusing is not None:
+        raise Refusal("storage", "the log cannot be written now: decisions and rewards are refused until it can")
     return 200, {"status": "ready"}
+
+
+def _id(caller: Caller) -> str | None:
+    return None if caller is None else caller.id
 
 
 async def _answered(service: Service, request: Any) -> dict[str, Any]:
@@ -177,8 +225,21 @@ ENDPOINTS = (
         reward,
         {200: answers.RewardAnswer, 404: answers.RewardAnswer, 409: answers.RewardAnswer},
         "Record rewards, at any time and in any order; repeating one changes nothing. A single reward is answered "
-        "with 404 if its decision is unknown and with 409 if another value is recorded.",
+        "with 404 if its decision is unknown and with 409 if another value is recorded or it was retracted. A reward "
+        "outside the bandit's range refuses the whole request.",
         bodies=(schemas.SingleReward, schemas.ManyRewards),
+        refusals=(404,),
+    ),
+    Endpoint(
+        "POST",
+        "/v1/retractions",
+        "retract",
+        retract,
+        {200: answers.RetractionAnswer},
+        "Take rewards back that were recorded by mistake: the policy is built anew as if it had never learned them. "
+        "Their decisions stay without a reward.",
+        role=ADMIN,
+        bodies=(schemas.RetractionRequest,),
         refusals=(404,),
     ),
     Endpoint(
@@ -214,6 +275,17 @@ ENDPOINTS = (
         refusals=(404,),
     ),
     Endpoint(
+        "DELETE",
+        "/v1/arms/removed",
+        "free_arms",
+        free_arms,
+        {200: answers.ArmsFreed},
+        "Give back the memory of removed arms whose decisions are all rewarded; what they taught stays.",
+        role=ADMIN,
+        query=schemas.NamedQuery,
+        refusals=(404,),
+    ),
+    Endpoint(
         "GET", "/v1/bandits", "list_bandits", list_bandits, {200: answers.BanditsAnswer}, "All bandits in numbers."
     ),
     Endpoint(
@@ -226,6 +298,17 @@ ENDPOINTS = (
         role=ADMIN,
         bodies=(schemas.BanditRequest,),
         refusals=(409,),
+    ),
+    Endpoint(
+        "DELETE",
+        "/v1/bandits",
+        "delete_bandit",
+        delete_bandit,
+        {200: answers.BanditDeleted},
+        "Delete a bandit. The log keeps what happened; the name may be used again.",
+        role=ADMIN,
+        query=schemas.NamedQuery,
+        refusals=(404,),
     ),
     Endpoint(
         "GET",

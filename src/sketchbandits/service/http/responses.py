@@ -6,7 +6,7 @@ from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
 from sketchbandits.service.bandits.requests import Refusal
-from sketchbandits.service.bandits.writer import RETRY_SECONDS
+from sketchbandits.service.bandits.lane import RETRY_SECONDS
 
 SAFETY = {
     "x-content-type-options": "nosniff",
@@ -21,6 +21,7 @@ STATUSES = {
     "key_reused": 409,
     "bad_value": 422,
     "internal": 500,
+    "damaged": 500,
     "busy": 503,
     "failed": 503,
     "not_ready": 503,

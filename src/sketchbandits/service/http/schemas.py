@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from sketchbandits.policies.registry import POLICIES
-from sketchbandits.service.bandits.config import LONGEST_DEADLINE, MOST_PENDING, NAME, PENDING
+from sketchbandits.service.bandits.config import LONGEST_DEADLINE, MOST_PENDING, NAME, PENDING, REWARD_RANGE
 from sketchbandits.validate import LARGEST
 
 BATCH = 1_000
@@ -83,6 +83,13 @@ class ArmsRequest(Body):
     arms: Annotated[list[Arm], Field(min_length=1, max_length=100_000, fail_fast=True)]
 
 
+class RetractionRequest(Body):
+    """Rewards to take back."""
+
+    bandit: Name = "default"
+    decision_ids: Annotated[list[DecisionId], Field(min_length=1, max_length=BATCH, fail_fast=True)]
+
+
 class BanditRequest(Body):
     """A bandit to create."""
 
@@ -98,6 +105,12 @@ class BanditRequest(Body):
         f"{PENDING:,} for a policy that gains by them and 0 for others.",
     )
     seed: Seed = 0
+    reward_range: tuple[Number, Number] | None = Field(
+        REWARD_RANGE,
+        description="The least and the largest reward that is accepted; null for any. One reward of a million by "
+        "mistake would decide for one arm for ever.",
+        strict=False,
+    )
     arms: Annotated[list[Arm], Field(min_length=1, max_length=100_000, fail_fast=True)]
 
 
@@ -106,6 +119,13 @@ class BanditQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     bandit: Name = "default"
+
+
+class NamedQuery(BaseModel):
+    """Which bandit; nothing is deleted by default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    bandit: Name
 
 
 class ArmsQuery(BanditQuery):
