@@ -35,7 +35,6 @@ from sketchbandits.service.log.postgres.tables import (
     end_when_silent,
     last_place,
     lock,
-    locked,
     make,
     owner,
     page_of_rows,
@@ -98,7 +97,7 @@ class PostgresLog(ChainedLog):
     def probe(self) -> None:
         """Raise `NotStored` where the log could not be written now."""
         self.heartbeat()
-        if self._asked("SELECT current_setting('transaction_read_only') WHERE %s", True) != [("off",)]:
+        if self._asked("SELECT current_setting('transaction_read_only') = %s", "off") != [(True,)]:
             raise NotStored("the database only reads now: it is a standby, or set so")
 
     def heartbeat(self) -> None:
@@ -119,9 +118,11 @@ class PostgresLog(ChainedLog):
 
     def _own(self, patience: float) -> None:
         """Become the only writer, and see which format the log has had."""
-        if patience > 0.0 and locked(self._connection):
+        try:
+            lock(self._connection, 0.0)
+        except LogInUse:
             logger.warning("the log is open for writing in another process: waiting up to %.0f s for it", patience)
-        lock(self._connection, patience)
+            lock(self._connection, patience)
         self.format, self._number = take_over(self._connection)
         if self.format != FORMAT:
             self._note_format()
@@ -211,11 +212,13 @@ class PostgresLog(ChainedLog):
 
     def _lock_again(self, connection: Connection, patience: float) -> None:
         """Get the lock back; `LogInUse` means a session of this process that the server has not given up yet."""
-        try:
-            lock(connection, patience)
-        finally:
+
+        def refuse_another_owner() -> None:
             if owner(connection) != self._number:
                 raise self._taken_over()
+
+        lock(connection, patience, refuse_another_owner)
+        refuse_another_owner()
 
     def _settle(self, wanted: Position, error: psycopg.Error) -> None:
         """After a failure: return if the events are stored nevertheless, raise `NotStored` if none of them is."""

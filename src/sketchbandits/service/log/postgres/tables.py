@@ -1,6 +1,7 @@
 """The tables of a log in a PostgreSQL database, and connections to them."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -99,20 +100,15 @@ def make(connection: Connection) -> None:
             connection.execute(_TABLES)
 
 
-def lock(connection: Connection, patience: float) -> None:
-    """Become the only writer, or raise `LogInUse`."""
+def lock(connection: Connection, patience: float, between: Callable[[], None] = lambda: None) -> None:
+    """Become the only writer, or raise `LogInUse` after some seconds; ``between`` is called while another one is."""
     end = time.monotonic() + patience
     query = "SELECT pg_try_advisory_lock(%s, 'events'::regclass::oid::integer)"
     while connection.execute(query, (_LOCK,)).fetchone() != (True,):
+        between()
         if time.monotonic() >= end:
             raise LogInUse("the log is open for writing in another process, which must stop first")
         time.sleep(0.05)
-
-
-def locked(connection: Connection) -> bool:
-    """Whether another session is the writer; asked once, without waiting."""
-    query = "SELECT pg_try_advisory_xact_lock(%s, 'events'::regclass::oid::integer)"
-    return connection.execute(query, (_LOCK,)).fetchone() != (True,)
 
 
 def take_over(connection: Connection) -> tuple[int, int]:
