@@ -110,7 +110,9 @@ class TestContract:
             assert log.last.seq == 4
 
     @pytest.mark.process
-    def test_one_writer_at_a_time_until_it_is_killed(self, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_writer_at_a_time_until_it_is_killed(
+        self, database: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
         writer = (
             "import sys; from sketchbandits.service.log import open_log;"
             "from sketchbandits.service.log.events import *;"
@@ -120,9 +122,10 @@ class TestContract:
         with running(writer, database) as process:
             assert process.stdout is not None and process.stdout.readline() == b"open\n"
             monkeypatch.setattr(postgres_log, "_SECONDS_FOR_LOCK", 0.2)
-            for attempt in (open_log, lambda name: cut_back(name, 1)):
+            for attempt in (lambda name: open_log(name, patience=0.2), lambda name: cut_back(name, 1)):
                 with pytest.raises(LogInUse, match="another process"):
                     attempt(database)
+            assert ("waiting up to 0 s" in caplog.text) == ("://" in database)
             monkeypatch.undo()
             process.kill()
             process.wait()
@@ -194,6 +197,52 @@ class TestContract:
             for question in (lambda: log.record(9), lambda: log.outcomes([8])):
                 with pytest.raises(LogDamaged, match="record 9 "):
                     question()
+
+    def test_a_number_of_another_type_is_damage_too(self, sqlite: str) -> None:
+        records = filled(sqlite, 6)
+        tamper(sqlite, "UPDATE events SET chain = 'x' WHERE seq = 3", "UPDATE events SET decision = 'y' WHERE seq = 5")
+        with closing(open_log(sqlite)) as log:
+            for seq in (3, 4, 5):
+                with pytest.raises(LogDamaged, match=f"record {seq} "):
+                    log.record(seq)
+            assert log.record(2) == records[1]
+
+    def test_a_look_up_that_meets_damage_leaves_the_log_usable(self, database: str) -> None:
+        filled(database, 20)
+        tamper(database, "UPDATE events SET body = x'00' WHERE seq = 9")
+        with closing(open_log(database)) as log:
+            last = log.last
+            for question in (lambda: log.record(9), lambda: log.outcomes([4, 8]), lambda: log.outcomes([8])):
+                with pytest.raises(LogDamaged, match="record 9 "):
+                    question()
+                assert set(log.outcomes([4])) == {4} and log.record(7) is not None
+            log.append([event(100)])
+            assert log.last.seq == last.seq + 1 and set(log.outcomes([4, 100])) == {4, 100}
+
+    def test_a_log_of_format_1_becomes_one_of_format_2(self, database: str) -> None:
+        records = filled(database, 5)
+        if "://" in database:
+            tamper(database, "DROP TABLE events_owner", "UPDATE events_format SET version = 1")
+        else:
+            tamper(database, "PRAGMA user_version = 1")
+        before = content(database)
+        with closing(open_log(database, read_only=True)) as view:
+            assert view.format == 1 and list(view.read()) == records and view.notes == []
+        assert content(database) == before, "reading changes nothing"
+        with closing(open_log(database)) as log:
+            (note,) = log.notes
+            assert log.format == 1 and "format 1" in note and "format 2" in note
+            records += log.append([Event(kind, None, b"{}") for kind in Kind if kind > Kind.DEFAULT])
+        with closing(open_log(database)) as log:
+            assert log.format == 2 and log.notes == [] and list(log.recover(START)) == records
+
+    def test_a_probe_leaves_nothing_behind(self, database: str) -> None:
+        with closing(open_log(database)) as log:
+            log.append([event(1)])
+            before = content(database)
+            log.probe()
+            log.heartbeat()
+            assert content(database) == before
 
     def test_another_format_is_refused(self, database: str) -> None:
         filled(database, 3)

@@ -3,21 +3,46 @@
 from pathlib import Path
 from types import ModuleType
 
-from sketchbandits.service.log.contract import Cut, EventLog, LogDamaged, LogInUse, NotStored, Unavailable, Uncertain
+from sketchbandits.service.log.contract import (
+    Cut,
+    EventLog,
+    LogDamaged,
+    LogInUse,
+    NotStored,
+    Unavailable,
+    Uncertain,
+    View,
+)
 from sketchbandits.service.log.sqlite.log import SqliteLog, cut_sqlite
 
-__all__ = ["Cut", "EventLog", "LogDamaged", "LogInUse", "NotStored", "Unavailable", "Uncertain", "cut_back", "open_log"]
+__all__ = [
+    "PATIENCE",
+    "Cut",
+    "EventLog",
+    "LogDamaged",
+    "LogInUse",
+    "NotStored",
+    "Unavailable",
+    "Uncertain",
+    "View",
+    "cut_back",
+    "open_log",
+]
+
+PATIENCE = 30.0  # seconds; a PostgreSQL server frees the lock of a service that has vanished in less
 
 _POSTGRES = ("postgresql://", "postgres://")
 
 
-def open_log(database: str, *, read_only: bool = False) -> EventLog:
+def open_log(database: str, *, read_only: bool = False, patience: float = PATIENCE) -> EventLog:
     """The log in a PostgreSQL database (``postgresql://…``) or in a SQLite file, made if there is none.
 
-    Opened for writing, it belongs to this process alone until it is closed; ``cuts`` lists what had to be cut off.
+    Opened for writing, it belongs to this process alone until it is closed; ``cuts`` lists what had to be cut off, and
+    ``notes`` what else was changed. Where another process has a PostgreSQL log, that may be a session whose end the
+    server has not noticed yet: it is tried for ``patience`` seconds. A file is free as soon as its process has ended.
     """
     if database.startswith(_POSTGRES):
-        return _postgres_log().PostgresLog(database, read_only=read_only)
+        return _postgres_log().PostgresLog(database, read_only=read_only, patience=patience)
     return SqliteLog(_file(database), read_only=read_only)
 
 

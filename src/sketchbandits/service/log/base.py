@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from sketchbandits.service.log.chain import linked
 from sketchbandits.service.log.contract import Cut, Uncertain
-from sketchbandits.service.log.events import Event, Position, Record
+from sketchbandits.service.log.events import FORMAT, Event, Position, Record
 from sketchbandits.validate import whole
 
 
@@ -13,9 +13,11 @@ class ChainedLog(ABC):
     """A log of chained records; see `EventLog` for what each method promises. A subclass stores and reads them."""
 
     last: Position
+    format: int  # as it was found; opened for writing, the log has the current one afterwards
 
     def __init__(self, *, read_only: bool) -> None:
         self.cuts: list[Cut] = []
+        self.notes: list[str] = []
         self._read_only, self._uncertain = read_only, False
 
     def append(self, events: Sequence[Event]) -> list[Record]:
@@ -39,6 +41,13 @@ class ChainedLog(ABC):
     def read(self, after: int = 0) -> Iterator[Record]:
         """The verified records after a number, read over a separate connection that changes nothing."""
         return self._read(whole("after", after, least=0))
+
+    def _note_format(self) -> None:
+        """Tell that a log of an earlier format has the current one now."""
+        self.notes.append(
+            f"the log had format {self.format} and has format {FORMAT} now: versions of sketchbandits that only know "
+            f"format {self.format} will refuse it"
+        )
 
     @abstractmethod
     def holds(self, position: Position) -> bool:

@@ -1,7 +1,7 @@
 """Rows as a database returns them, checked and turned into records by their chain of checksums."""
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, LiteralString
 
 from sketchbandits.service.log.contract import LogDamaged
@@ -33,7 +33,7 @@ def _next(row: Row, after: Position) -> Record | None:
         return None
     try:
         return chained(Event(_KINDS[kind], decision, body), after)
-    except struct.error:
+    except (struct.error, TypeError):  # a damaged file may have anything as a number
         return None
 
 
@@ -79,16 +79,38 @@ def checked(row: Row, before: int | None) -> Record:
     """A row taken out of the middle, ``before`` being the checksum of the record before it."""
     seq = row[0]
     after = START if seq == 1 else Position(seq - 1, before if before is not None else -1)
-    record = fitting(row, after) if after.chain >= 0 else None
+    record = None if after.chain == -1 else fitting(row, after)
     if record is None:
-        raise LogDamaged(f"record {seq} of the log does not fit its checksum: stop, and check the log")
+        raise LogDamaged(f"record {seq} of the log does not fit its checksum: check it with `sketchbandits log STATE`")
     return record
 
 
-def outcomes_of(rows: Iterable[Row]) -> dict[int, tuple[Kind, bytes]]:
-    """Kind and body by decision, of rows that have the checksum of the record before them as their sixth column."""
-    records = (checked(row[:5], row[5]) for row in rows)
-    return {record.decision: (record.kind, record.body) for record in records if record.decision is not None}
+def outcomes_of(rows: Iterable[Row], decisions: Iterable[int]) -> dict[int, tuple[Kind, bytes]]:
+    """Kind and body by decision, of the rows that the index names for these decisions.
+
+    Each row has the checksum of the record before it as its sixth column; one that is not there has no values at all.
+    """
+    asked, found = set(decisions), dict[int, tuple[Kind, bytes]]()
+    for row in rows:
+        record = None if row[0] is None else checked(row[:5], row[5])
+        if record is None or record.decision not in asked or record.decision in found:
+            named = "a record that is not there" if record is None else f"record {record.seq}"
+            raise LogDamaged(f"the index of the log names {named} for another decision: restart, which rebuilds it")
+        found[record.decision] = (record.kind, record.body)
+    return found
+
+
+def judged(row: Row, places: Sequence[Position]) -> tuple[Record | None, tuple[Position, ...]]:
+    """The row as a record that follows one of the places, or nothing; and the places that the next row may follow.
+
+    Behind a bad row these are two: what the row says its place is, and where its content leads.
+    """
+    record = next(filter(None, (fitting(row, place) for place in places)), None)
+    if record is not None:
+        return record, (record.position,)
+    meant = _next(row, places[0]) if places else None
+    said = (Position(row[0], row[4]),) if type(row[4]) is int else ()
+    return None, said if meant is None else (meant.position, *said)
 
 
 def good_behind(rows: Iterable[Row], after: Position) -> int | None:

@@ -1,7 +1,7 @@
 """The contract of every event log, and the exceptions by which it says that it cannot keep it."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from sketchbandits.service.log.events import Event, Kind, Position, Record
 
@@ -35,15 +35,34 @@ class Cut(NamedTuple):
     kept_in: str
 
 
+class View(Protocol):
+    """A connection of its own that only reads, for one thread beside the writer's. What it returns is not verified.
+
+    Every method raises `LogDamaged` where the database cannot read what is stored there, and can be called again for
+    another place; `Unavailable` where it does not answer, and then this view is of no more use.
+    """
+
+    def rows(self, after: int, count: int) -> list[tuple[Any, ...]]:
+        """Up to ``count`` rows with higher numbers, in order: seq, kind, decision, body, chain."""
+
+    def found(self, decisions: Sequence[int]) -> list[tuple[int, int]]:
+        """What the index of outcomes says of these decisions: pairs of a decision and the number of its record."""
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
 class EventLog(Protocol):
     """Numbered, chained records of which none is lost once `append` has returned.
 
-    One thread at a time may call it, not always the same one; `read` may be called at any time by any thread. A
-    database on the network may not answer for a while: that is `Unavailable`.
+    One thread at a time may call it, not always the same one; `read` and `view` may be called at any time by any
+    thread. A database on the network may not answer for a while: that is `Unavailable`.
     """
 
     last: Position
     cuts: list[Cut]
+    notes: list[str]  # what opening it changed, as sentences for an operator
+    format: int  # the format that was found
 
     def append(self, events: Sequence[Event]) -> list[Record]:
         """Store the events in one transaction, durable on return; all of them or, with `NotStored`, none."""
@@ -61,10 +80,28 @@ class EventLog(Protocol):
         """The verified records after a number, read over a separate connection that changes nothing."""
 
     def outcomes(self, decisions: Sequence[int]) -> dict[int, tuple[Kind, bytes]]:
-        """The reward record, or that of the default at the deadline, of each of these decisions that has one."""
+        """The reward record, or that of the default at the deadline, of each of these decisions that has one.
+
+        Raises `LogDamaged` if one of them is damaged, or if the index names a record of another decision; then ask for
+        each alone. The log can be used further.
+        """
 
     def record(self, seq: int) -> Record | None:
-        """One verified record."""
+        """One verified record; raises `LogDamaged` if it is damaged, and the log can be used further."""
+
+    def view(self) -> View:
+        """A connection that reads beside this log; close it before the log is closed."""
+
+    def probe(self) -> None:
+        """Raise `NotStored` where the log could not be written now: a full disk, a database that only reads."""
+
+    def heartbeat(self) -> None:
+        """Show the database that the writer lives, and see that it is still the only one.
+
+        Raises `Unavailable` where the database does not answer, `Uncertain` where another process has taken over.
+        After the first call a PostgreSQL server ends the session after 20 s without a statement, so that the next
+        owner need not wait for a process that has stopped: call it every 5 s from then on.
+        """
 
     def close(self) -> None:
         """Close the log; a second call does nothing."""

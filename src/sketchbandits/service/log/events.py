@@ -14,7 +14,8 @@ import numpy as np
 
 from sketchbandits.kernels.linalg import Floats
 
-FORMAT = 1  # of the log: the records below and the tables that hold them
+FORMAT = 2  # of the log: the records below and the tables that hold them; this one is written
+FORMATS = (1, 2)  # these are read: format 1 has the kinds 1 to 6, and in PostgreSQL no table of owners
 
 _HEAD = struct.Struct("<qqq")
 _NO_DECISION = -1

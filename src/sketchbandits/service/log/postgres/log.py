@@ -4,6 +4,7 @@ The writer holds an advisory lock for as long as its session lives. A process th
 knows that the earlier session has ended: what that was writing is in the table by then, or never will be.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -24,38 +25,49 @@ from sketchbandits.service.log.chain import (
     place_after,
     verified,
 )
-from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Unavailable, Uncertain
-from sketchbandits.service.log.events import START, Kind, Position, Record
+from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Unavailable, Uncertain, View
+from sketchbandits.service.log.events import FORMAT, START, Kind, Position, Record
 from sketchbandits.service.log.postgres.tables import (
     INSERT,
     Connection,
     connect,
     cut,
+    end_when_silent,
     last_place,
     lock,
     make,
+    owner,
     page_of_rows,
     refuse_format,
+    take_over,
 )
+from sketchbandits.service.log.postgres.view import PostgresView
 from sketchbandits.validate import whole
+
+logger = logging.getLogger("sketchbandits.service")
 
 _SECONDS_TO_SETTLE = 10.0  # for finding out what a broken connection has left behind
 _SECONDS_FOR_LOCK = 2.0  # a server needs a moment to notice that a killed writer is gone
+_NAMED = WITH_CHAIN_BEFORE + "WHERE e.decision = ANY(%s::bigint[])"
+_NUMBERED = WITH_CHAIN_BEFORE + "WHERE e.seq = %s"
 
 
 class PostgresLog(ChainedLog):
     """A log in a PostgreSQL database; see `EventLog` for what each method promises."""
 
-    def __init__(self, database: str, *, read_only: bool = False) -> None:
+    def __init__(self, database: str, *, read_only: bool = False, patience: float = _SECONDS_FOR_LOCK) -> None:
         super().__init__(read_only=read_only)
         self._database = database
+        self._number = 0  # of this owner
+        self._ended_when_silent: Connection | None = None
         with _explained():
             self._connection = connect(database, read_only=read_only)
             try:
                 if not read_only:
                     make(self._connection)
-                    lock(self._connection, _SECONDS_FOR_LOCK)
-                refuse_format(self._connection)
+                self.format = refuse_format(self._connection)
+                if not read_only:
+                    self._own(patience)
                 self.last = last_place(self._connection)
             except BaseException:
                 self._connection.close()
@@ -69,15 +81,56 @@ class PostgresLog(ChainedLog):
 
     def outcomes(self, decisions: Sequence[int]) -> dict[int, tuple[Kind, bytes]]:
         """The reward record, or that of the default at the deadline, of each of these decisions that has one."""
-        return outcomes_of(self._asked("WHERE e.decision = ANY(%s::bigint[])", list(decisions)))
+        return outcomes_of(self._asked(_NAMED, list(decisions)), decisions)
 
     def record(self, seq: int) -> Record | None:
         """One verified record."""
-        return next((checked(row[:5], row[5]) for row in self._asked("WHERE e.seq = %s", seq)), None)
+        return next((checked(row[:5], row[5]) for row in self._asked(_NUMBERED, seq)), None)
+
+    def view(self) -> View:
+        """A connection that reads beside this log; close it before the log is closed."""
+        try:
+            return PostgresView(connect(self._database, read_only=True))
+        except psycopg.Error as error:
+            raise Unavailable(f"the database does not answer: {_words(error)}") from error
+
+    def probe(self) -> None:
+        """Raise `NotStored` where the log could not be written now."""
+        self.heartbeat()
+        if self._asked("SELECT current_setting('transaction_read_only') = %s", "off") != [(True,)]:
+            raise NotStored("the database only reads now: it is a standby, or set so")
+
+    def heartbeat(self) -> None:
+        """Show the database that the writer lives, and see that it is still the only one."""
+        if self._read_only:
+            return
+        ((number,),) = self._asked("SELECT number FROM events_owner WHERE %s", True)
+        if number != self._number:
+            raise self._taken_over()
+        if self._ended_when_silent is not self._connection:
+            with _explained():
+                end_when_silent(self._connection)
+            self._ended_when_silent = self._connection
 
     def close(self) -> None:
         """Close the log; a second call does nothing."""
         self._connection.close()
+
+    def _own(self, patience: float) -> None:
+        """Become the only writer, and see which format the log has had."""
+        try:
+            lock(self._connection, 0.0)
+        except LogInUse:
+            logger.warning("the log is open for writing in another process: waiting up to %.0f s for it", patience)
+            lock(self._connection, patience)
+        self.format, self._number = take_over(self._connection)
+        if self.format != FORMAT:
+            self._note_format()
+
+    def _taken_over(self) -> Uncertain:
+        """The refusal to write to a log that has another owner."""
+        self._uncertain = True
+        return Uncertain("another service has taken over the log, and nothing was written to it: stop this one")
 
     def _recovered(self, after: Position) -> Iterator[Record]:
         place = after
@@ -109,21 +162,25 @@ class PostgresLog(ChainedLog):
         """Insert the records by one statement, which commits by itself."""
         connection = self._connected()
         try:
-            connection.execute(INSERT, [list(column) for column in zip(*records, strict=True)])
+            columns = [list(column) for column in zip(*records, strict=True)]
+            stored = connection.execute(INSERT, [self._number, *columns]).rowcount
         except psycopg.Error as error:
             self._settle(records[-1].position, error)
+            return
+        if stored != len(records):
+            raise self._taken_over()
 
-    def _asked(self, condition: LiteralString, value: object) -> list[Row]:
-        """Rows, each with the checksum of the record before it; asked for twice if the connection is lost."""
+    def _asked(self, query: LiteralString, value: object) -> list[Row]:
+        """The rows of a query with one parameter; it is asked twice if the connection is lost."""
         with _explained():
             try:
-                return self._connected().execute(WITH_CHAIN_BEFORE + condition, (value,)).fetchall()
+                return self._connected().execute(query, (value,)).fetchall()
             except psycopg.OperationalError:
-                return self._asked_again(condition, value)
+                return self._asked_again(query, value)
 
-    def _asked_again(self, condition: LiteralString, value: object) -> list[Row]:
+    def _asked_again(self, query: LiteralString, value: object) -> list[Row]:
         try:
-            return self._connected().execute(WITH_CHAIN_BEFORE + condition, (value,)).fetchall()
+            return self._connected().execute(query, (value,)).fetchall()
         except psycopg.OperationalError as error:
             raise Unavailable(f"the database does not answer: {_words(error)}") from error
 
@@ -143,14 +200,25 @@ class PostgresLog(ChainedLog):
         return self._connection
 
     def _reconnected(self, patience: float) -> Connection:
+        """A new connection with the lock; raises `Uncertain` where there was another owner meanwhile."""
         connection = connect(self._database, read_only=self._read_only)
         try:
             if not self._read_only:
-                lock(connection, patience)
+                self._lock_again(connection, patience)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _lock_again(self, connection: Connection, patience: float) -> None:
+        """Get the lock back; `LogInUse` means a session of this process that the server has not given up yet."""
+
+        def refuse_another_owner() -> None:
+            if owner(connection) != self._number:
+                raise self._taken_over()
+
+        lock(connection, patience, refuse_another_owner)
+        refuse_another_owner()
 
     def _settle(self, wanted: Position, error: psycopg.Error) -> None:
         """After a failure: return if the events are stored nevertheless, raise `NotStored` if none of them is."""

@@ -1,6 +1,7 @@
 """The tables of a log in a PostgreSQL database, and connections to them."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -8,7 +9,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from sketchbandits.service.log.chain import COLUMNS, ROWS_PER_PAGE, Row
 from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse
-from sketchbandits.service.log.events import FORMAT, START, Position
+from sketchbandits.service.log.events import FORMAT, FORMATS, START, Position
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -23,6 +24,18 @@ _CONNECTION = {
     "tcp_user_timeout": 10_000,
     "application_name": "sketchbandits",
 }
+# The same on the server's side, so that it notices a client that has vanished, and frees its lock.
+_SESSION = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "10s",
+}
+_IDLE = "20s"  # how long a writer that has called `heartbeat` may be silent
+_OWNER = """
+CREATE TABLE IF NOT EXISTS events_owner (one boolean PRIMARY KEY CHECK (one), number bigint NOT NULL);
+INSERT INTO events_owner VALUES (true, 0) ON CONFLICT DO NOTHING;
+"""
 _TABLES = f"""
 CREATE TABLE events (seq bigint PRIMARY KEY, kind smallint NOT NULL, decision bigint, body bytea NOT NULL,
                      chain bigint NOT NULL);
@@ -31,10 +44,14 @@ CREATE TABLE events_cut (cut timestamptz NOT NULL DEFAULT now(), reason text NOT
                          kind smallint NOT NULL, decision bigint, body bytea NOT NULL, chain bigint NOT NULL);
 CREATE TABLE events_format (version integer NOT NULL);
 INSERT INTO events_format VALUES ({FORMAT});
+{_OWNER}
 """
+# Only the owner with this number inserts anything. FOR SHARE: the next one waits until a statement under way has ended,
+# and a statement that starts while it takes over waits for its number.
 INSERT = (
-    f"INSERT INTO events ({COLUMNS}) "
-    "SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bigint[])"
+    "WITH mine AS (SELECT FROM events_owner WHERE number = %b::bigint FOR SHARE) "
+    f"INSERT INTO events ({COLUMNS}) SELECT given.* FROM mine, "
+    "unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::bytea[], %b::bigint[]) AS given"
 )
 
 
@@ -56,7 +73,23 @@ def connect(database: str, *, read_only: bool) -> Connection:
     connection = psycopg.connect(**settings, autocommit=True)
     connection.read_only = read_only
     connection.execute("SET synchronous_commit = on")
+    if not read_only:
+        _set(connection, _SESSION)
     return connection
+
+
+def end_when_silent(connection: Connection) -> None:
+    """Let the server end this session if its process is silent for a while; servers before version 14 cannot."""
+    _set(connection, {"idle_session_timeout": _IDLE})
+
+
+def _set(connection: Connection, settings: dict[str, str]) -> None:
+    """Change those of these settings that the server knows, for this session."""
+    query = (
+        "SELECT set_config(name, given.value, false) FROM pg_settings "
+        "JOIN unnest(%s::text[], %s::text[]) AS given (wanted, value) ON name = wanted"
+    )
+    connection.execute(query, (list(settings), list(settings.values())))
 
 
 def make(connection: Connection) -> None:
@@ -67,27 +100,49 @@ def make(connection: Connection) -> None:
             connection.execute(_TABLES)
 
 
-def lock(connection: Connection, patience: float) -> None:
-    """Become the only writer, or raise `LogInUse`."""
+def lock(connection: Connection, patience: float, between: Callable[[], None] = lambda: None) -> None:
+    """Become the only writer, or raise `LogInUse` after some seconds; ``between`` is called while another one is."""
     end = time.monotonic() + patience
     query = "SELECT pg_try_advisory_lock(%s, 'events'::regclass::oid::integer)"
     while connection.execute(query, (_LOCK,)).fetchone() != (True,):
+        between()
         if time.monotonic() >= end:
             raise LogInUse("the log is open for writing in another process, which must stop first")
         time.sleep(0.05)
 
 
-def refuse_format(connection: Connection) -> None:
-    """Refuse what another program or another version of the service wrote."""
+def take_over(connection: Connection) -> tuple[int, int]:
+    """Become the owner, once `lock` has returned: the format that the log had, and the number of this owner.
+
+    A log of an earlier format gets the current one.
+    """
+    with connection.transaction():
+        version = refuse_format(connection)
+        connection.execute(_OWNER)
+        connection.execute("UPDATE events_format SET version = %s WHERE version <> %s", (FORMAT, FORMAT))
+        row = connection.execute("UPDATE events_owner SET number = number + 1 RETURNING number").fetchone()
+        assert row is not None
+        return version, int(row[0])
+
+
+def owner(connection: Connection) -> int:
+    """The number of the owner now."""
+    row = connection.execute("SELECT number FROM events_owner").fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def refuse_format(connection: Connection) -> int:
+    """The format of the log; refuses what another program or another version of the service wrote."""
     if connection.execute("SELECT to_regclass('events_format')").fetchone() == (None,):
         raise LogDamaged("the database has no log of this service: nothing was changed")
     versions = connection.execute("SELECT version FROM events_format").fetchall()
-    if versions != [(FORMAT,)]:
+    if len(versions) != 1 or versions[0][0] not in FORMATS:
         found = ", ".join(str(version) for (version,) in versions) or "unknown"
         raise LogDamaged(
-            f"the log has format {found}, and this version of the service reads format {FORMAT}: nothing was changed; "
-            "use the version that wrote it"
+            f"the log has format {found}, and this version of the service reads formats up to {FORMAT}: nothing was "
+            "changed; use the version that wrote it"
         )
+    return int(versions[0][0])
 
 
 def page_of_rows(connection: Connection, after: int) -> list[Row]:

@@ -9,12 +9,13 @@ from pathlib import Path
 from sketchbandits.service.folder import flush_folder
 from sketchbandits.service.log.chain import COLUMNS, ROWS_PER_PAGE, BadRecord, Row, fitting
 from sketchbandits.service.log.contract import LogDamaged
-from sketchbandits.service.log.events import FORMAT, START, Position, Record
+from sketchbandits.service.log.events import FORMAT, FORMATS, START, Position, Record
 from sketchbandits.service.log.sqlite.pages import PAGE_SIZE
 
 APPLICATION = 0x5342_4C47  # "SBLG", in the file's header
 # A damaged file raises these; the second where SQLite's own message contains damaged bytes.
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
+_MALFORMED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
 _SECONDS_TO_WAIT = 10.0  # for a lock of SQLite's own, held for moments
 _TABLES = (
     "CREATE TABLE events (seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, decision INTEGER, "
@@ -31,8 +32,8 @@ def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
     return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False, timeout=_SECONDS_TO_WAIT)
 
 
-def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the file a log that is durable at every commit; an empty one gets its tables."""
+def prepare(connection: sqlite3.Connection, path: Path) -> int:
+    """Make the file a log that is durable at every commit; an empty one gets its tables. Returns its format."""
     known = refuse_foreign(connection, path)
     if not known:
         connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
@@ -42,26 +43,32 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         _make(connection, ())
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is, from now on
         flush_folder(path.absolute().parent)
+    return known or FORMAT
 
 
-def refuse_foreign(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether the file is a log; False where it is empty, and `LogDamaged` where it is anything else."""
+def set_format(connection: sqlite3.Connection) -> None:
+    """Give a log of an earlier format the current one, whose tables are the same."""
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def refuse_foreign(connection: sqlite3.Connection, path: Path) -> int:
+    """The format of the log in the file; 0 where it is empty, and `LogDamaged` where it is anything else."""
     application, version = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )
     if application == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
-        return False
+        return 0
     refuse_format(path, application, version)
-    return True
+    return int(version)
 
 
 def refuse_format(path: Path, application: int, version: int) -> None:
     """Refuse what another program or another version of the service wrote."""
     if application != APPLICATION:
         raise LogDamaged(f"{path} is not a log of this service but another program's database: nothing was changed")
-    if version != FORMAT:
+    if version not in FORMATS:
         raise LogDamaged(
-            f"{path} is a log of format {version}, and this version of the service reads format {FORMAT}: "
+            f"{path} is a log of format {version}, and this version of the service reads formats up to {FORMAT}: "
             "nothing was changed; use the version that wrote it"
         )
 
@@ -83,6 +90,12 @@ def insert(connection: sqlite3.Connection, records: list[Record]) -> None:
     """
     rows = ", ".join(["(?, ?, ?, ?, ?)"] * len(records))
     connection.execute(f"INSERT INTO events ({COLUMNS}) VALUES {rows}", tuple(chain.from_iterable(records)))
+
+
+def malformed(error: Exception) -> bool:
+    """Whether the file itself is damaged, as opposed to a full disk or a lock."""
+    name = getattr(error, "sqlite_errorname", "")
+    return isinstance(error, (BadRecord, UnicodeDecodeError)) or name.startswith(_MALFORMED) or "no such" in str(error)
 
 
 def page_of_rows(connection: sqlite3.Connection, after: int) -> list[Row]:

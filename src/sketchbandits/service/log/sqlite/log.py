@@ -19,27 +19,33 @@ from sketchbandits.service.log.chain import (
     place_after,
     verified,
 )
-from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Uncertain
-from sketchbandits.service.log.events import START, Kind, Position, Record
+from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Uncertain, View
+from sketchbandits.service.log.events import FORMAT, START, Kind, Position, Record
+from sketchbandits.service.log.sqlite.check import Unsound, make_sound
 from sketchbandits.service.log.sqlite.file import (
     UNREADABLE,
     connect,
     insert,
     last_place,
+    malformed,
     page_of_rows,
     prepare,
     refuse_bad_end,
     refuse_foreign,
+    set_format,
 )
 from sketchbandits.service.log.sqlite.salvage import rebuild, repair_files
+from sketchbandits.service.log.sqlite.view import FOUND, SqliteView
 from sketchbandits.service.log.sqlite.wal import sibling
 from sketchbandits.validate import whole
 
 _ROWS_PER_STATEMENT = 1000  # SQLite allows 32766 values
-_MALFORMED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
+_PROBE = bytes(65_536)  # what a group of events may take at once
 _BY_NUMBER = WITH_CHAIN_BEFORE + "WHERE e.seq = ?"
-_BY_DECISION = WITH_CHAIN_BEFORE + (
-    "WHERE e.seq IN (SELECT seq FROM events WHERE decision IN (SELECT value FROM json_each(?)))"
+# The index decides which records are read, so that one which it names wrongly shows.
+_BY_DECISION = (
+    f"SELECT e.seq, e.kind, e.decision, e.body, e.chain, b.chain FROM ({FOUND}) AS i "
+    "LEFT JOIN events AS e ON e.seq = i.seq LEFT JOIN events AS b ON b.seq = i.seq - 1"
 )
 
 
@@ -75,13 +81,35 @@ class SqliteLog(ChainedLog):
         """The reward record, or that of the default at the deadline, of each of these decisions that has one."""
         with _explained(self._path):
             rows = self._connection.execute(_BY_DECISION, (json.dumps(list(decisions)),)).fetchall()
-        return outcomes_of(rows)
+        return outcomes_of(rows, decisions)
 
     def record(self, seq: int) -> Record | None:
         """One verified record."""
         with _explained(self._path):
             row = self._connection.execute(_BY_NUMBER, (seq,)).fetchone()
         return None if row is None else checked(row[:5], row[5])
+
+    def view(self) -> View:
+        """A connection that reads beside this log; close it before the log is closed."""
+        with _explained(self._path):
+            return SqliteView(connect(self._path, read_only=True), self._path)
+
+    def probe(self) -> None:
+        """Raise `NotStored` where the log could not be written now."""
+        part = sibling(self._path, "-probe")
+        try:
+            with part.open("wb") as file:
+                file.write(_PROBE)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise NotStored(f"{self._path.parent} takes no file of {len(_PROBE):,} bytes now: {error}") from error
+        finally:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
+    def heartbeat(self) -> None:
+        """Nothing: the lock of a file is free as soon as its process has ended, and not before."""
 
     def close(self) -> None:
         """Close the log; a second call does nothing."""
@@ -92,8 +120,8 @@ class SqliteLog(ChainedLog):
         """A connection, and where the log ends; a file that SQLite cannot read is repaired first."""
         try:
             return self._connected()
-        except (BadRecord, *UNREADABLE) as error:
-            if self._read_only or not _malformed(error):
+        except (BadRecord, Unsound, *UNREADABLE) as error:
+            if self._read_only or not (isinstance(error, Unsound) or malformed(error)):
                 raise
             self.cuts.append(rebuild(self._path, str(error)))
             return self._connected()
@@ -102,21 +130,31 @@ class SqliteLog(ChainedLog):
         connection = connect(self._path, read_only=self._read_only)
         try:
             if not self._read_only:
-                prepare(connection, self._path)
-                # Reads the whole index, a small part of the file, so that a damaged page of it is found now.
-                connection.execute("SELECT count(*) FROM events WHERE decision IS NOT NULL").fetchone()
-                refuse_bad_end(connection)
-            elif not refuse_foreign(connection, self._path):
+                self._make_usable(connection)
+            elif not (found := refuse_foreign(connection, self._path)):
                 raise LogDamaged(f"{self._path} is empty")
+            else:
+                self.format = found
             self._inode = os.stat(self._path).st_ino
             return connection, last_place(connection)
         except BaseException:
             _close_unchanged(connection, self._path)
             raise
 
+    def _make_usable(self, connection: sqlite3.Connection) -> None:
+        """Make it a log of the current format whose index finds every outcome, or raise why it is damaged."""
+        self.format = prepare(connection, self._path)
+        note = make_sound(connection)
+        if note is not None:
+            self.notes.append(note)
+        refuse_bad_end(connection)
+        if self.format != FORMAT:
+            set_format(connection)
+            self._note_format()
+
     def _repair(self, error: Exception) -> None:
         """Put a file of the good records in the place of the damaged one, or raise `LogDamaged`."""
-        if self._read_only or not _malformed(error):
+        if self._read_only or not malformed(error):
             raise LogDamaged(f"{self._path} cannot be read: {error}") from error
         _close_unchanged(self._connection, self._path)
         self.cuts.append(rebuild(self._path, str(error)))
@@ -216,12 +254,6 @@ def _locked(path: Path) -> IO[bytes]:
     return lock
 
 
-def _malformed(error: Exception) -> bool:
-    """Whether the file itself is damaged, as opposed to a full disk or a lock."""
-    name = getattr(error, "sqlite_errorname", "")
-    return isinstance(error, (BadRecord, UnicodeDecodeError)) or name.startswith(_MALFORMED) or "no such" in str(error)
-
-
 def _close_unchanged(connection: sqlite3.Connection, path: Path) -> None:
     """Close without moving the write-ahead log into the file, which SQLite does when the last connection goes."""
     with closing(connect(path, read_only=True)) as other:
@@ -235,7 +267,7 @@ def _explained(path: Path) -> Iterator[None]:
     """Failures of SQLite as our exceptions."""
     try:
         yield
-    except BadRecord as error:
+    except (BadRecord, Unsound) as error:
         raise LogDamaged(f"{path} is damaged: {error}") from None
     except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
         raise LogDamaged(f"{path} cannot be used: {error}") from error
