@@ -119,7 +119,8 @@ def test_nothing_acknowledged_is_lost_and_the_next_decisions_are_the_same(tmp_pa
 @pytest.mark.process
 def test_a_slow_request_is_ended_and_others_are_served(tmp_path, arms, monkeypatch):
     code = (
-        "import sys; from sketchbandits.service.http import server as serve; serve.REQUEST_SECONDS = 0.5;"
+        "import sys; from sketchbandits.service.http import connections, protocol;"
+        "protocol.REQUEST_SECONDS, connections.SWEEP_SECONDS = 0.5, 0.1;"
         "from sketchbandits.cli.main import main; sys.argv = ['sketchbandits', *sys.argv[1:]]; main()"
     )
     errors = tmp_path / "stderr"

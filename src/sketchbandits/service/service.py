@@ -15,6 +15,7 @@ from sketchbandits.service.bandits.requests import CreateBandit, Operation, Refu
 from sketchbandits.service.bandits.snapshots import Snapshots
 from sketchbandits.service.bandits.writer import SNAPSHOT_EVERY, WAITING, Writer
 from sketchbandits.service.clock import ServiceClock
+from sketchbandits.service.counts import ConnectionCounts
 from sketchbandits.service.folder import CLOCK, KEYS, LOG_FILE, SNAPSHOTS
 from sketchbandits.service.keys import ADMIN, CLIENT, KeyRing, check_keys
 from sketchbandits.service.log import EventLog, open_log
@@ -57,6 +58,7 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.keys = KeyRing(settings.state / KEYS)
+        self.connections = ConnectionCounts()
         self.ledger = Ledger()
         self.writer: Writer | None = None
         self.recovered: Recovered | None = None

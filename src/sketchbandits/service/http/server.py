@@ -4,25 +4,28 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import math
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import ASGIApp
 
 from sketchbandits.service.folder import KEYS
 from sketchbandits.service.http.api import make_app
+from sketchbandits.service.http.connections import Connections, limits
+from sketchbandits.service.http.protocol import protocol
 from sketchbandits.service.keys import KeyRing
 from sketchbandits.service.log.progress import Progress
 from sketchbandits.service.service import Service, Settings
 
-HEAD_LIMIT = 1 << 18
-REQUEST_SECONDS = 10.0  # for a whole request to arrive
-SHUTDOWN_SECONDS = 30
+SHUTDOWN_SECONDS = 30  # for what was accepted
+REFUSING_SECONDS = 0.2  # after that, for clients to see 503 rather than a closed connection
+ENDING_SECONDS = 2.0  # for the last answers to be read
+SEND_BUFFER = 1 << 17  # bytes in the kernel for a client that does not read; the rest is in view of `Connections`
 
 logger = logging.getLogger("sketchbandits.service")
 
@@ -31,56 +34,50 @@ class Stopped(Exception):
     """Recovery was interrupted: nothing is lost, the next start recovers."""
 
 
-class _Protocol(HttpToolsProtocol):
-    """Remembers when a request began to arrive, so that `_sweep` can close one that takes too long.
+class Server(uvicorn.Server):
+    """uvicorn with our connections. It installs no signal handlers: ours close the log after the last answer."""
 
-    A connection whose headers exceed the limit is closed immediately: the parser itself has no limit.
-    """
-
-    began: float | None = None
-    head = 0  # bytes of headers that are not complete
-    in_body = False
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self.began = self.loop.time()
-
-    def on_message_begin(self) -> None:
-        self.began, self.head, self.in_body = self.loop.time(), 0, False
-        super().on_message_begin()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if not self.in_body and self.began is not None:
-            self.head += len(data)
-            if self.head > HEAD_LIMIT:
-                self.transport.close()
-
-    def on_headers_complete(self) -> None:
-        self.in_body = True
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        self.began = None
-        super().on_message_complete()
-
-
-async def _sweep(server: uvicorn.Server) -> None:
-    """Close connections whose request does not arrive in time; one loop costs less than a timer per request."""
-    while True:
-        await asyncio.sleep(REQUEST_SECONDS / 10)
-        oldest = asyncio.get_running_loop().time() - REQUEST_SECONDS
-        for connection in list(server.server_state.connections):
-            if isinstance(connection, _Protocol) and connection.began is not None and connection.began < oldest:
-                connection.transport.close()
-
-
-class _Server(uvicorn.Server):
-    """Installs no signal handlers: ours close the log after the last answer."""
+    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
+        config.http = protocol(connections)
+        super().__init__(config)
+        self.connections, self.asked_to_stop = connections, asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone."""
         yield
+
+    async def stop_when_asked(self, drain: Callable[[], Awaitable[None]]) -> None:
+        """Go on listening while ``drain`` finishes what was accepted: requests that come now are told to come back."""
+        await self.asked_to_stop.wait()
+        self.connections.stopping = True
+        try:
+            await asyncio.wait_for(drain(), SHUTDOWN_SECONDS)
+            await asyncio.sleep(REFUSING_SECONDS)
+        except TimeoutError:
+            logger.warning("not everything that was accepted is answered %d s after the stop", SHUTDOWN_SECONDS)
+        finally:
+            self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close the sockets; whoever has not read an answer or sent a request soon is cut off."""
+        ending = asyncio.get_running_loop().call_later(ENDING_SECONDS, self.connections.abort)
+        await super().shutdown(sockets)
+        ending.cancel()
+
+
+def make_config(app: ASGIApp) -> uvicorn.Config:
+    """How uvicorn serves an application: without a log of its own, without any header that names it."""
+    return uvicorn.Config(
+        app=app,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=2 * math.ceil(ENDING_SECONDS),
+    )
 
 
 def is_loopback(host: str) -> bool:
@@ -105,7 +102,9 @@ def check_host(host: str, state: Path) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """A bound socket; port 0 takes any that is free."""
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-    return socket.create_server((host, port), family=family, backlog=2048)
+    bound = socket.create_server((host, port), family=family, backlog=2048)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)  # of every connection too
+    return bound
 
 
 def allowed_hosts(host: str) -> tuple[str, ...]:
@@ -115,63 +114,46 @@ def allowed_hosts(host: str) -> tuple[str, ...]:
 
 def serve(settings: Settings, bound: socket.socket, ready: Callable[[Service], None], progress: Progress) -> None:
     """Serve until SIGTERM or SIGINT; what was accepted is finished. Raises what went wrong."""
-    config = uvicorn.Config(
-        app=lambda *args: None,
-        http=_Protocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=60,
-        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-    )
     before = os.umask(0o077)  # files are readable for their owner alone
     try:
-        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-            runner.run(_serve(settings, config, bound, ready, progress))
+        service = Service(settings)
+        server = Server(make_config(make_app(service)), Connections(*limits(settings), service.connections))
+        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+            runner.run(_serve(service, server, bound, ready, progress))
     finally:
         os.umask(before)
 
 
 async def _serve(
-    settings: Settings,
-    config: uvicorn.Config,
-    bound: socket.socket,
-    ready: Callable[[Service], None],
-    progress: Progress,
+    service: Service, server: Server, bound: socket.socket, ready: Callable[[Service], None], progress: Progress
 ) -> None:
-    service = Service(settings)
-    config.app = make_app(service)
-    server = _Server(config)
     for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, _ask_to_stop, server)
+        asyncio.get_running_loop().add_signal_handler(name, server.asked_to_stop.set)
     # HTTP first, so that health can be seen while a long log is replayed.
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     starting = asyncio.create_task(service.start(lambda done, total: _report(server, progress, done, total)))
-    sweeping = asyncio.create_task(_sweep(server))
+    others = [
+        asyncio.create_task(server.connections.watch()),
+        asyncio.create_task(server.stop_when_asked(service.drain)),
+    ]
     try:
         await asyncio.wait([serving, starting], return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and not isinstance(starting.exception(), Stopped):
             await starting
-            service.watch(lambda error: _ask_to_stop(server))
+            service.watch(lambda error: server.asked_to_stop.set())
             ready(service)
     finally:
         server.should_exit = True if starting.done() and starting.exception() else server.should_exit
         await serving
-        sweeping.cancel()
+        for task in others:
+            task.cancel()
         with contextlib.suppress(Exception):
             await starting
         await service.stop()
 
 
-def _report(server: uvicorn.Server, progress: Progress, done: int, total: int) -> None:
+def _report(server: Server, progress: Progress, done: int, total: int) -> None:
     """Report progress of recovery, and end it if the service was asked to stop."""
-    if server.should_exit:
+    if server.asked_to_stop.is_set():
         raise Stopped
     progress(done, total)
-
-
-def _ask_to_stop(server: uvicorn.Server) -> None:
-    server.should_exit = True
