@@ -12,7 +12,7 @@ from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.bandits.requests import AddArms, Answer, CreateBandit, Decide, Refusal, RemoveArms, Reward
 from sketchbandits.service.http import answers, schemas, views
 from sketchbandits.service.http.traffic import Traffic
-from sketchbandits.service.keys import ADMIN, CLIENT, Key
+from sketchbandits.service.keys import ADMIN, CLIENT, Key, allowed
 from sketchbandits.service.service import Service
 
 Result = tuple[int, dict[str, Any]]
@@ -51,7 +51,9 @@ async def decide(context: Context, caller: Caller, query: Any, body: schemas.Dec
     return 200, await _answered(context.service, Decide(body.bandit, available, body.key, body.count))
 
 
-async def reward(context: Context, caller: Caller, query: Any, body: schemas.SingleReward | schemas.ManyRewards) -> Result:
+async def reward(
+    context: Context, caller: Caller, query: Any, body: schemas.SingleReward | schemas.ManyRewards
+) -> Result:
     """Record rewards."""
     single = isinstance(body, schemas.SingleReward)
     items = (body,) if isinstance(body, schemas.SingleReward) else body.rewards
@@ -85,7 +87,8 @@ async def remove_arms(context: Context, caller: Caller, query: schemas.RemovalQu
 async def list_bandits(context: Context, caller: Caller, query: Any, body: None) -> Result:
     """All bandits."""
     context.service.owner()
-    return 200, {"bandits": [views.bandit_entry(bandit) for bandit in context.service.ledger.bandits.values()]}
+    bandits = [bandit for bandit in context.service.ledger.bandits.values() if allowed(caller, bandit.name)]
+    return 200, {"bandits": [views.bandit_entry(bandit) for bandit in bandits]}
 
 
 async def create_bandit(context: Context, caller: Caller, query: Any, body: schemas.BanditRequest) -> Result:
