@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from sketchbandits.service.log import LogDamaged, LogInUse, NotStored, Uncertain
 from sketchbandits.service.log.events import Event, Kind
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the keys of a service.")
+_INDENT = " " * 14  # under the role
 
 
 @app.command("create")
@@ -67,10 +69,14 @@ def _record_that_keys_are_required(path: Path) -> None:
 
 @app.command("list")
 def list_keys(state: Annotated[str, STATE] = DEFAULT) -> None:
-    """List keys: when they were made and revoked, their limits, the bandits they may use, who uses them."""
+    """List keys: id, role, when they were made, whether they are revoked, name; below it, to what a key is limited."""
     with _ring(state) as ring:
-        headings = ["id", "role", "made", "revoked", "rate", "bandits", "name"]
-        terminal.print_table(headings, [_row(key) for key in ring.all()], left=len(headings))
+        for key in ring.all():
+            standing = "valid" if key.revoked is None else f"revoked {_day(key.revoked)}"
+            line = f"{key.id}  {key.role:6}  {_day(key.created)}  {standing:18}  "
+            print(textwrap.fill(line + key.name, terminal.WIDTH, subsequent_indent=" " * len(line)))
+            if limits := _limits(key):
+                print(textwrap.fill(limits, terminal.WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT))
 
 
 @app.command("revoke")
@@ -92,11 +98,11 @@ def _ring(state: str) -> Iterator[KeyRing]:
             terminal.stop(terminal.IO_ERROR, str(error))
 
 
-def _row(key: Key) -> list[str]:
-    revoked = "-" if key.revoked is None else _day(key.revoked)
-    rate = "-" if key.rate is None else f"{key.rate:g}/s"
-    bandits = "all" if key.bandits is None else ", ".join(key.bandits)
-    return [key.id, key.role, _day(key.created), revoked, rate, bandits, key.name]
+def _limits(key: Key) -> str:
+    """To what a key is limited, in words; nothing where it is not."""
+    rate = [] if key.rate is None else [f"{key.rate:g} requests per second"]
+    bandits = [] if key.bandits is None else [f"only {', '.join(key.bandits)}"]
+    return "; ".join(rate + bandits)
 
 
 def _day(seconds: float) -> str:

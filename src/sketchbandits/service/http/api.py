@@ -74,7 +74,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         path = self.paths.get(scope.get("path", ""), self.others)  # our paths have no parameters
-        if self.access is None:
+        if self.access is None or scope["type"] != "http":
             await path(scope, receive, send)
         else:
             await self.access.watched(path, scope, receive, send)

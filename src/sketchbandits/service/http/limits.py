@@ -83,4 +83,4 @@ class Failures:
         if len(self.counts) > len(shown):
             shown.append(f"{len(self.counts) - len(shown):,} more addresses")
         total, self.counts = self.counts.total(), Counter()
-        logger.warning("%s requests without a valid key in the last minute: %s", f"{total:,}", ", ".join(shown))
+        logger.warning("%s requests without a valid key within a minute: %s", f"{total:,}", ", ".join(shown))
