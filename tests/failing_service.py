@@ -118,7 +118,7 @@ def error(code, message):
     return {"error": {"code": code, "message": message}}
 
 
-REFUSALS = {401: "unauthorised", 403: "forbidden", 422: "bad_value", 500: "internal", 503: "busy"}
+REFUSALS = {401: "unauthorised", 403: "forbidden", 422: "bad_value", 429: "limited", 500: "internal", 503: "busy"}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -148,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def reply(self, status, raw):
         self.send_response(status)
-        if status == 503:
+        if status in (429, 503):
             self.send_header("Retry-After", "0")
         if status == 302:
             self.send_header("Location", "/elsewhere")

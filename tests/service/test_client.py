@@ -65,7 +65,7 @@ def test_the_single_form_raises_what_is_not_recorded(ask):
     assert not isinstance(missing.value, UnknownDecision)
 
 
-@pytest.mark.parametrize("fault", ["drop", "hang", "timeout", 502, 503, 504])
+@pytest.mark.parametrize("fault", ["drop", "hang", "timeout", 429, 502, 503, 504])
 def test_a_decision_whose_answer_is_lost_is_made_once(ask, service, fault):
     service.faults = [fault, fault]
     decision = ask("decide", settings=(("timeout", 0.3),) if fault == "hang" else ())
@@ -182,7 +182,7 @@ def test_a_change_whose_answer_is_lost_is_not_repeated(ask, service, method):
 
 @pytest.mark.parametrize("method", CHANGES)
 def test_a_change_that_was_not_carried_out_is_repeated(ask, service, method):
-    service.faults = [503, 503]
+    service.faults = [503, 429]
     ask(method, *CHANGES[method])
     assert len(service.requests) == 3
 
@@ -247,6 +247,15 @@ def test_retry_after_is_honoured():
     assert 20.0 <= seconds <= 30.1
     [seconds] = pauses(call, [unavailable("soon"), GOOD])
     assert seconds <= 0.1
+
+
+def test_a_key_above_its_limit_waits_and_asks_again(ask, service):
+    [seconds] = pauses(calls.bandits("default"), [httpx.Response(429, headers={"Retry-After": "3"}), GOOD])
+    assert 3.0 <= seconds <= 3.1
+    service.faults = [429] * 2
+    with pytest.raises(Unavailable, match=r"No \(429 limited\)") as failed:
+        ask("decide", settings=(("attempts", 2),))
+    assert type(failed.value) is Unavailable and failed.value.retry_after == 0.0 and len(service.requests) == 2
 
 
 def test_a_wait_that_is_too_long_is_left_to_the_caller():

@@ -1,9 +1,9 @@
 """The service from Python: ``Client``, and ``AsyncClient`` with the same methods to await.
 
-A call is repeated where that is safe and may help: no connection, no answer in time, 502, 503, 504; with the pause that
-the service asks for, else with exponential backoff and full jitter. Decisions carry an idempotency key, so a lost
-answer never makes a second decision, and rewards are idempotent by themselves. What the service refuses (4xx) is never
-sent again, and changes of arms and bandits only where the first was certainly not carried out.
+A call is repeated where that is safe and may help: no connection, no answer in time, 429, 502, 503, 504; with the pause
+that the service asks for, else with exponential backoff and full jitter. Decisions carry an idempotency key, so a lost
+answer never makes a second decision, and rewards are idempotent by themselves. What the service refuses (other 4xx) is
+never sent again, and changes of arms and bandits only where the first was certainly not carried out.
 """
 
 import asyncio

@@ -20,7 +20,8 @@ T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds, without word from the service
 LONGEST_WAIT = 60.0  # seconds that the service may ask for; after that the caller decides
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
-_BUSY = frozenset({502, 503, 504})
+_LIMITED = 429  # more requests than the key allows: nothing was done
+_BUSY = frozenset({_LIMITED, 502, 503, 504})
 # With these words the service says that it has done nothing. A proxy's 502 or 504, or a 503 of another kind, does not.
 _NOTHING_DONE = frozenset({"busy", "not_ready", "stopping", "storage"})
 
@@ -42,7 +43,7 @@ Exchange = Generator[Send | Pause, Outcome | None, T]
 
 
 def exchange(call: Call[T], attempts: int) -> Exchange[T]:
-    """At most ``attempts`` times; what is refused (4xx) is never sent again."""
+    """At most ``attempts`` times; what is refused (4xx other than 429) is never sent again."""
     request = {"method": call.method, "url": call.path, "params": dict(call.query), "json": call.body}
     attempt = 0
     while True:
@@ -65,6 +66,8 @@ def _not_done(outcome: Outcome) -> bool:
     """Whether it is certain that the request was not carried out, and may be later."""
     if isinstance(outcome, httpx.RequestError):
         return isinstance(outcome, _NOT_SENT)
+    if outcome.status_code == _LIMITED:
+        return True
     return outcome.status_code == 503 and _described(_body(outcome)).get("code") in _NOTHING_DONE
 
 

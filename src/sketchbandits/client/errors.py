@@ -27,9 +27,12 @@ class Unauthorized(ServiceError):
 
 
 class Forbidden(ServiceError):
-    """The key is valid, but its role does not allow this."""
+    """The key is valid, but its role or its bandits do not allow this."""
 
-    advice = "Arms and bandits are changed with a key that was made with `--role admin`."
+    advice = (
+        "Arms and bandits are changed with a key that was made with `--role admin`, and a key that was made with "
+        "`--bandit` is for those bandits alone."
+    )
 
 
 class NotFound(ServiceError):
@@ -49,7 +52,7 @@ class Conflict(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """No answer, or none that is worth more attempts now: overload, restart, network."""
+    """No answer, or none that is worth more attempts now: overload, restart, network, a key's limit."""
 
     advice = "Try again later; a decision with the same key and a reward may be repeated safely."
 
@@ -76,6 +79,7 @@ BY_STATUS: dict[int, type[ServiceError]] = {
     413: InvalidRequest,
     415: InvalidRequest,
     422: InvalidRequest,
+    429: Unavailable,
     502: Unavailable,
     503: Unavailable,
     504: Unavailable,

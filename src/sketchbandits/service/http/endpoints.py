@@ -24,7 +24,7 @@ from sketchbandits.service.bandits.requests import (
 )
 from sketchbandits.service.http import answers, schemas, views
 from sketchbandits.service.http.traffic import Traffic
-from sketchbandits.service.keys import ADMIN, CLIENT, Key
+from sketchbandits.service.keys import ADMIN, CLIENT, Key, allowed
 from sketchbandits.service.service import Service
 
 Result = tuple[int, dict[str, Any]]
@@ -113,7 +113,8 @@ async def free_arms(context: Context, caller: Caller, query: schemas.NamedQuery,
 async def list_bandits(context: Context, caller: Caller, query: Any, body: None) -> Result:
     """All bandits."""
     context.service.owner()
-    return 200, {"bandits": [views.bandit_entry(bandit) for bandit in context.service.ledger.bandits.values()]}
+    bandits = [bandit for bandit in context.service.ledger.bandits.values() if allowed(caller, bandit.name)]
+    return 200, {"bandits": [views.bandit_entry(bandit) for bandit in bandits]}
 
 
 async def create_bandit(context: Context, caller: Caller, query: Any, body: schemas.BanditRequest) -> Result:

@@ -11,14 +11,15 @@ from sketchbandits.service.http.endpoints import ENDPOINTS, Endpoint
 from sketchbandits.service.keys import ADMIN
 
 REFUSALS = {
-    400: "The body is no JSON, or the query has something unknown.",
+    400: "The body is no JSON, the query has something unknown, or a service without keys is asked through a proxy.",
     401: "No key, a wrong one or a revoked one.",
-    403: "The key's role does not suffice.",
+    403: "The key's role does not suffice, or it is for other bandits.",
     404: "No such bandit, arm or decision.",
     409: "In conflict with what there is.",
     413: "The body is too large.",
     415: "The body is not application/json.",
     422: "A value that is not allowed.",
+    429: "More requests per second than the key allows: nothing was done, ask again after Retry-After seconds.",
     503: "Too busy, storage refuses, or not ready: ask again after Retry-After seconds.",
 }
 _OF_BODIES = (400, 413, 415, 422)
@@ -77,7 +78,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
 def _responses(endpoint: Endpoint) -> dict[str, Any]:
     refusals = {503, *endpoint.refusals, *(_OF_BODIES if endpoint.bodies else (400, 422))}
     if endpoint.role is not None:
-        refusals |= {401, 403}
+        refusals |= {401, 403, 429}
     responses = {}
     for status in sorted({*endpoint.answers, *refusals}):
         models = [endpoint.answers[status]] if status in endpoint.answers else []
@@ -104,7 +105,7 @@ def _parameters(query: type[BaseModel]) -> list[dict[str, Any]]:
 def _metrics() -> dict[str, Any]:
     refused = {
         str(status): {"description": REFUSALS[status], "content": _content(ErrorAnswer)}
-        for status in (400, 401, 403, 503)
+        for status in (400, 401, 403, 429, 503)
     }
     text = {"text/plain": {"schema": {"type": "string"}}}
     return {

@@ -1,20 +1,21 @@
 """What a request says: whose key it has, its query and its body, each checked before the service sees it."""
 
 import asyncio
-import contextlib
-import json
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
-from sketchbandits.service.bandits.requests import Refusal
+from sketchbandits.service.http.bodies import BodyType, sentence
 from sketchbandits.service.http.responses import HttpRefusal
-from sketchbandits.service.http.schemas import FIELDS, NoQuery
+from sketchbandits.service.http.schemas import NoQuery
 from sketchbandits.service.keys import Key
 from sketchbandits.service.service import Service
 
-_SMALL, _LARGE = 4_096, 100_000  # bytes of a body
+KEY_ID, BANDIT = "sketchbandits.key", "sketchbandits.bandit"  # in a request's scope, for the access log
+_LARGE = 100_000  # bytes of a body
+# What proxies add: whoever runs one lets requests in from elsewhere, which look as if they came from this machine.
+_FORWARDED = frozenset({b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"forwarded", b"x-real-ip"})
 
 
 def _header(request: Request, name: bytes) -> str:
@@ -29,6 +30,7 @@ def authorise(service: Service, request: Request, needed: str) -> Key | None:
     """The key of a request, None while none is needed; a key that does not suffice or a foreign host is refused."""
     if service.open:
         _check_host(service.settings.hosts, request)
+        _refuse_forwarded(request)
         return None
     scheme, _, text = _header(request, b"authorization").partition(" ")
     key = service.keys.find(text.strip() if scheme.lower() == "bearer" else None)
@@ -36,6 +38,7 @@ def authorise(service: Service, request: Request, needed: str) -> Key | None:
         raise HttpRefusal(
             401, "unauthorised", "the header must be 'Authorization: Bearer KEY' with a key that is valid"
         )
+    request.scope[KEY_ID] = key.id
     if not service.allows(key.role, needed):
         raise HttpRefusal(403, "forbidden", f"the key's role must be {needed}, got {key.role}")
     return key
@@ -49,6 +52,18 @@ def _check_host(hosts: tuple[str, ...] | None, request: Request) -> None:
     name = host.rsplit(":", 1)[0] if host.rpartition(":")[2].isdecimal() else host
     if name not in hosts:
         raise HttpRefusal(400, "bad_host", f"the header Host must be one of {', '.join(hosts)}")
+
+
+def _refuse_forwarded(request: Request) -> None:
+    """Without keys, a request from another machine must not reach the service through a proxy on this one."""
+    for name, _ in request.scope["headers"]:
+        if name in _FORWARDED:
+            raise HttpRefusal(
+                400,
+                "forwarded",
+                f"the header {name.decode()} comes from a proxy, and a service behind a proxy needs keys: make one "
+                "with `sketchbandits keys create NAME --role admin`",
+            )
 
 
 def read_query(request: Request, model: type[BaseModel]) -> Any:
@@ -66,7 +81,7 @@ def read_query(request: Request, model: type[BaseModel]) -> Any:
         entries = error.errors(include_url=False, include_context=False)
         first = next((entry for entry in entries if entry["type"] == "extra_forbidden"), entries[0])
         unknown = first["type"] == "extra_forbidden"
-        raise HttpRefusal(400 if unknown else 422, "bad_query", _sentence(first)) from None
+        raise HttpRefusal(400 if unknown else 422, "bad_query", sentence(first)) from None
 
 
 async def read_body(request: Request, limit: int) -> bytes:
@@ -87,35 +102,8 @@ async def read_body(request: Request, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-async def parse_body(body_type: TypeAdapter[Any], body: bytes) -> Any:
+async def parse_body(body_type: BodyType, body: bytes) -> Any:
     """A large body is parsed in a thread, while the event loop goes on serving others."""
     if len(body) > _LARGE:
-        return await asyncio.to_thread(_parsed, body_type, body)
-    return _parsed(body_type, body)
-
-
-def _parsed(body_type: TypeAdapter[Any], body: bytes) -> Any:
-    if len(body) > _SMALL:
-        with contextlib.suppress(ValueError, RecursionError):  # pydantic says what is wrong
-            json.loads(body, object_pairs_hook=_few_fields)
-    try:
-        return body_type.validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        broken = first["type"] == "json_invalid"
-        raise HttpRefusal(400 if broken else 422, "bad_json" if broken else "bad_value", _sentence(first)) from None
-
-
-def _few_fields(pairs: list[tuple[str, Any]]) -> None:
-    """Refuse immediately what would otherwise be refused field by field, in seconds."""
-    if len(pairs) > FIELDS:
-        raise Refusal("bad_value", f"the body must have at most {FIELDS} fields in an object, got {len(pairs)}")
-
-
-def _sentence(entry: Any) -> str:
-    """Where it is, what is allowed, what was given."""
-    place = ".".join(str(part) for part in entry["loc"] if not str(part)[:1].isupper()) or "the body"
-    given = repr(entry["input"])
-    shown = given if len(given) <= 80 else f"{given[:77]}..."
-    wrong = entry["msg"].removeprefix("Value error, ")
-    return f"{place}: {wrong[:1].lower()}{wrong[1:]}, got {shown}"
+        return await asyncio.to_thread(body_type.parse, body)
+    return body_type.parse(body)

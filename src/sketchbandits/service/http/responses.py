@@ -34,11 +34,11 @@ _HEADERS.append((b"content-type", b"application/json"))
 
 
 class HttpRefusal(Refusal):
-    """A request that is refused before the service sees it."""
+    """A request that is refused before the service sees it; ``retry_after``: in seconds, where it may be sent again."""
 
-    def __init__(self, status: int, code: str, message: str) -> None:
+    def __init__(self, status: int, code: str, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(code, message)
-        self.status = status
+        self.status, self.retry_after = status, retry_after
 
 
 class JsonResponse:
@@ -58,10 +58,13 @@ class JsonResponse:
 
 def refused(refusal: Refusal) -> JsonResponse:
     """The answer to a request that is refused."""
-    status = refusal.status if isinstance(refusal, HttpRefusal) else STATUSES[refusal.code]
+    if isinstance(refusal, HttpRefusal):
+        status, pause = refusal.status, refusal.retry_after
+    else:
+        status, pause = STATUSES[refusal.code], None
     headers = {}
-    if status == 503:
-        headers["retry-after"] = str(RETRY_SECONDS)
+    if status == 503 or pause is not None:
+        headers["retry-after"] = str(RETRY_SECONDS if pause is None else pause)
     if status == 401:
         headers["www-authenticate"] = "Bearer"
     return JsonResponse(status, {"error": {"code": refusal.code, "message": refusal.message}}, headers)
