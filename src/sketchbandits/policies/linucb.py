@@ -24,7 +24,7 @@ class LinUCB(ContextualForm, ChangingRidge):
 
     For a strong, simple baseline when ``alpha`` can be tuned: it explores less than `OFUL`, whose radius carries a
     guarantee, and often earns more. With thousands of arms or dimensions `MultiscaleCSLB` is cheaper and needs no
-    tuning. Arms may be added and removed; `contextual` is the form for contexts that arrive each round.
+    tuning. Arms may be added, removed and freed; `contextual` is the form for contexts that arrive each round.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class OFUL(ContextualForm, ChangingRidge):
 
     The reference with a guarantee: regret of order ``d sqrt(T)`` whatever the arms. O(d^2 + N d) per round: with
     many dimensions or arms `MultiscaleCSLB` is cheaper, and its bounds are tighter; `LinUCB` earns more where its
-    constant can be tuned. Arms may be added and removed; `contextual` is the form for contexts that arrive each
+    constant can be tuned. Arms may be added, removed and freed; `contextual` is the form for contexts that arrive each
     round.
 
     Parameters

@@ -30,7 +30,7 @@ def check_shared(
     largest = float(np.linalg.norm(arms, axis=1).max()) if arms is not None else 0.0
     bound = (largest or 1.0) if arm_norm is None else validate.positive("arm_norm", arm_norm)
     if bound < largest * (1 - 1e-9):
-        raise ValueError(f"arm_norm must be at least the largest arm norm {largest:g}, got {arm_norm!r}")
+        raise ValueError(f"arm_norm must be at least the largest arm norm {largest:.12g}, got {arm_norm!r}")
     return Shared(
         validate.positive("ridge", ridge),
         validate.number("noise", noise, least=0.0),

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, Ints, add_exactly, tied_argmax
-from sketchbandits.policies.changing_arms import OneFit, widened
+from sketchbandits.policies.changing_arms import OneFit, columns, widened
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.pending.rule import PULLS, WIDTH2, PendingBounds, new_bounds, register_model
 from sketchbandits.policies.rounds import DONE, LOST, SUM, register
@@ -106,8 +106,8 @@ class UCB1(OneFit):
     """UCB1: each arm is judged by its own rewards alone.
 
     For few arms, or features that say nothing about rewards. It needs several rewards of every arm; where arms
-    resemble each other, `LinUCB`, `OFUL` or `MultiscaleCSLB` learn from far fewer. Arms may be added and removed.
-    Pending decisions are passed to it by default: without them it repeats one arm until the next reward.
+    resemble each other, `LinUCB`, `OFUL` or `MultiscaleCSLB` learn from far fewer. Arms may be added, removed and
+    freed. Pending decisions are passed to it by default: without them it repeats one arm until the next reward.
 
     Parameters
     ----------
@@ -152,6 +152,12 @@ class UCB1(OneFit):
         counts, closed, work = (widened(array, more) for array in (state.counts, state.closed, state.work))
         grown: UCB1State = state._replace(counts=counts, stats=stats, closed=closed, work=work)
         return grown
+
+    def _without(self, kept: Ints, gone: Ints) -> tuple[UCB1State, Floats]:
+        """No arm teaches about another: nothing of the freed ones is needed but the clock, which stays."""
+        names = ("counts", "stats", "closed", "work")
+        left: UCB1State = self.state._replace(**{name: columns(getattr(self.state, name), kept) for name in names})
+        return left, np.zeros((0, self.dim))
 
     @exclusive
     def bounds(self) -> Floats:

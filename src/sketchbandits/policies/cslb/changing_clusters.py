@@ -1,4 +1,4 @@
-"""Clusters to which arms are added and from which they are removed (`policies.changing_arms`), and `repartition`.
+"""Clusters whose arms are added, removed and freed (`policies.changing_arms`), and `repartition`.
 
 A new arm joins the first cluster whose span holds it, else the last one whose rank may grow, else it opens a
 cluster: first-fit is an online rule, so a policy grown arm by arm has the clusters, means, widths and determinants of
@@ -13,6 +13,7 @@ time hold together with probability ``1 - delta``, those of all times together w
 
 A removed arm is never played again; its data stay and go on teaching its cluster. `repartition` rebuilds from the
 counts and sums of *all* arms ever added: leaving out arms that were removed after a high reward would bias the bounds.
+After `free_arms` (`policies.cslb.freeing`) these are no longer known, and `repartition` is refused.
 """
 
 import math
@@ -28,6 +29,7 @@ from sketchbandits.partition.growing_spans import GrowingSpans, Placement
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.changing_arms import ChangingArms
 from sketchbandits.policies.cslb.coordinates import coordinates_of, estimate_of, frame_of, refit
+from sketchbandits.policies.cslb.freeing import NONE_FREED, Freed, Plan, compacted, make_plan, partition_of, rows_of
 from sketchbandits.policies.cslb.layout import (
     ARM_AT,
     CAP,
@@ -36,6 +38,7 @@ from sketchbandits.policies.cslb.layout import (
     LISTED,
     MANY,
     NEGLIGIBLE,
+    NONE,
     OFF_SPAN,
     OFFSET,
     SLOT,
@@ -45,6 +48,7 @@ from sketchbandits.policies.cslb.shortlist import whitened_of
 from sketchbandits.policies.cslb.spare_slots import SPARE, core, restore_rewards, with_slots
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Shared
+from sketchbandits.policies.remainder import Remainder
 from sketchbandits.policies.rounds import LOST, MEAN, RENEW, SUM, WIDTH2, renew_choice, take_step
 from sketchbandits.snapshot import Saved, take_array, within
 
@@ -119,6 +123,7 @@ class ChangingClusters(ChangingArms):
     _partition: Partition | None
     _spans: GrowingSpans | None = None
     _buffer: Floats | None = None  # ``arms`` is a view of its first rows
+    _freed: Freed = NONE_FREED
 
     @property
     @exclusive
@@ -152,7 +157,7 @@ class ChangingClusters(ChangingArms):
         self.settings["arm_norm"] = max(self.settings["arm_norm"], float(np.linalg.norm(arms, axis=1).max()))
         self._spans = self._spans or GrowingSpans(self.partition, min(self.settings["sketch_size"], self.dim))
         if self.state.control["first_clusters"][0] == 0:
-            self.state.control["first_clusters"] = self.state.clusters.size
+            self.state.control["first_clusters"] = self.state.clusters.size + self._freed.clusters
             self._begin_later_shares()
         touched = {self._add(row) for row in arms}
         self._partition = None
@@ -167,6 +172,36 @@ class ChangingClusters(ChangingArms):
                 refit(self.state, c)
         self._renew(touched)
 
+    def _forget(self, ids: Ints) -> Ints:
+        """O(N l + K l^3), and O(K l d) at the next new arm; see `policies.cslb.freeing`."""
+        old, stay, part = self.state, self._staying(ids), self.partition
+        choice, waited = int(old.choice.item(0)), bool(old.control["refit"][0] != NONE)
+        plan = make_plan(old, part.labels, stay, self._other_remainders(~stay))
+        state = self._other_scales(old, compacted(old, plan, self._scan, self.settings["theta_norm"]), plan)
+        self._count_freed(state, part.n_clusters - plan.clusters.size, plan.kept.size)
+        result = self._renumber(plan.kept, rows_of(plan, part), state)
+        self._partition, self._spans, self._buffer = partition_of(part, plan), None, None
+        state.control["changed"] = EVERY
+        take_step(state, 0, 0.0, RENEW)
+        if waited or not stay[choice]:  # an interrupt kept an earlier call from making the next choice
+            renew_choice(state)
+        else:  # it stands: nothing was learned
+            state.control["choice"] = np.searchsorted(plan.kept, choice)
+        return result
+
+    def _count_freed(self, state: Any, clusters: int, n_kept: int) -> None:
+        """``state`` is without so many clusters; its arms from ``n_kept`` on are internal."""
+        rewards = int(state.control["round"][0]) - 1 - int(state.counts[state.place[SLOT, :n_kept]].sum())
+        self._freed = self._freed._replace(clusters=self._freed.clusters + clusters, rewards=rewards)
+
+    def _other_remainders(self, gone: NDArray[np.bool_]) -> list[Remainder]:
+        """What arms that go have taught, or have still to teach, on other scales than their clusters."""
+        return []
+
+    def _other_scales(self, old: Any, new: Any, plan: Plan) -> Any:
+        """``new``, whose clusters hold the arms of ``plan``, with what else the policy kept of those in ``old``."""
+        return new
+
     @exclusive
     def repartition(self, partition: Partition | None = None, *, force: bool = False) -> Repartition:
         """Rebuild from every arm's count and sum on a new partition (default: `Partition.subspaces`), if that pays.
@@ -175,6 +210,11 @@ class ChangingClusters(ChangingArms):
         partition's smaller part of delta is counted in. ``force`` rebuilds in any case. The ids stay.
         """
         self._check_changeable()
+        if self._freed.rewards:
+            raise ValueError(
+                "repartition needs the rewards of every arm that there was, "
+                f"got a policy that has freed arms with {self._freed.rewards} rewards"
+            )
         size = self.settings["sketch_size"]
         # The arms are float64 here, but rounding of a coarser type may be in them: the tolerance in use allows for it.
         candidate = partition or Partition.subspaces(self.arms, size, tolerance=self.partition.tolerance)
@@ -191,10 +231,22 @@ class ChangingClusters(ChangingArms):
         return Repartition(before, candidate.n_clusters, then / now, done)
 
     def _extra(self) -> dict[str, NDArray[Any]]:
-        part = self.partition
-        return {"labels": part.labels, "ranks": part.ranks, "bases": part.bases, "tolerance": np.array(part.tolerance)}
+        part, freed = self.partition, self._freed
+        return {
+            **super()._extra(),
+            **({} if freed == NONE_FREED else {"freed": np.array(freed, np.int64)}),
+            "labels": part.labels,
+            "ranks": part.ranks,
+            "bases": part.bases,
+            "tolerance": np.array(part.tolerance),
+        }
 
     def _restore(self, saved: Saved, sizes: dict[str, int]) -> None:
+        super()._restore(saved, sizes)
+        if "freed" in saved.arrays:
+            freed = take_array(saved, "freed", Annotated[Ints, "3"], sizes)
+            within(saved, "freed", freed, 0, 2**62)
+            self._freed = Freed(*freed.tolist())
         labels = take_array(saved, "labels", Annotated[Ints, "n"], sizes)
         ranks = take_array(saved, "ranks", Annotated[Ints, "clusters"], sizes)
         within(saved, "ranks", ranks, 0, self.dim)
@@ -278,7 +330,7 @@ class ChangingClusters(ChangingArms):
     def _open(self, c: int) -> None:
         """Cluster ``c`` opens: its part of delta."""
         clusters, first = self.state.clusters, int(self.state.control["first_clusters"][0])
-        clusters["share"][c] = clusters["share"][0] + later_share(c + 1 - first)
+        clusters["share"][c] = clusters["share"][0] + later_share(c + 1 + self._freed.clusters - first)
 
     def _keep(self, arm: Floats) -> None:
         """Append to ``arms``, with capacity for as many again."""
@@ -329,7 +381,7 @@ class ChangingClusters(ChangingArms):
         """The state rebuilt on another partition, from every arm's count and sum."""
         slots, partitions = self.state.place[SLOT, : self.n_arms], int(self.state.control["partitions"][0]) + 1
         counts, sums, active = self.state.counts[slots], self.state.stats[[SUM, LOST]][:, slots], self.active
-        self._partition, self._spans = partition, None
+        self._partition, self._spans, self._freed = partition, None, NONE_FREED
         self._build_state(partitions)
         self.state.control["first_clusters"], self.state.control["partitions"] = partition.n_clusters, partitions
         restore_rewards(self.state, counts, sums, active)

@@ -67,7 +67,7 @@ class CSLB(ChangingClusters):
     For many arms in many dimensions that lie near few low-dimensional subspaces: a round costs O(r^2 + |C| r) for a
     cluster C of rank r, whatever the dimension. `MultiscaleCSLB` has tighter bounds at a similar cost and is the one to
     try first; `OFUL` learns from all arms together and is preferable where there are few dimensions. With
-    ``radius="logdet"`` arms may be added and removed.
+    ``radius="logdet"`` arms may be added, removed and freed.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class CSLB(ChangingClusters):
             raise ValueError(f"arms may come and go with radius='logdet' and engine='coordinates' only, got {given}")
 
     def _begin_later_shares(self) -> None:
-        k = self.partition.n_clusters
+        k = self.partition.n_clusters + self._freed.clusters
         self.state.clusters["share"] += math.log((k + 1) / k)
         self._renew_all()
 

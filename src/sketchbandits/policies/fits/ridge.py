@@ -25,11 +25,12 @@ from sketchbandits.kernels.linalg import (
 )
 from sketchbandits.kernels.whitening import ridge_step, whitened_fit
 from sketchbandits.policies.base import Policy
-from sketchbandits.policies.changing_arms import OneFit, widened
+from sketchbandits.policies.changing_arms import OneFit, columns, widened
 from sketchbandits.policies.format_1 import convert_ridge
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import called_radius
 from sketchbandits.policies.pending.rule import PendingBounds, grow, new_bounds, register_model
+from sketchbandits.policies.remainder import remainder_of
 from sketchbandits.policies.rounds import AFTER, BEFORE, DONE, LOST, MEAN, SUM, WIDTH2, register
 
 LEVEL = np.dtype(
@@ -43,6 +44,8 @@ LEVEL = np.dtype(
         ("switched_at", np.float64),  # ln det at the last switch
     ]
 )
+
+ROUNDED_NORM = 1e-6  # arms of float32, or from a file with few digits, may be longer than ``arm_norm`` by so much
 
 
 class RidgeState(NamedTuple):
@@ -234,18 +237,44 @@ class ChangingRidge(RidgePolicy, OneFit):
     """A ridge fit of the arms' own features, to which arms may be added."""
 
     def _check_new(self, arms: Floats) -> None:
-        largest, limit = float(np.linalg.norm(arms, axis=1).max()), self.settings.get("arm_norm")
-        if self.settings.get("radius") == "closed" and limit is not None and largest > limit * (1 + 1e-9):
-            raise ValueError(f"arms must have norms up to arm_norm = {limit:g} with radius='closed', got {largest:g}")
+        largest, limit = float(np.linalg.norm(arms, axis=1).max()), self._norm_limit
+        if largest > limit * (1 + ROUNDED_NORM):
+            # As many digits as show the difference.
+            given = f"arm_norm = {limit:.12g} with radius='closed', got {largest:.12g}"
+            raise ValueError(f"arms must have norms up to {given}")
+
+    @property
+    def _norm_limit(self) -> float:
+        """How long an arm may be: only the closed radius rests on it."""
+        return self.settings["arm_norm"] if self.settings.get("radius") == "closed" else np.inf
 
     def _with_arms(self, arms: Floats) -> RidgeState:
         state, more = self.state, len(arms)
-        columns = np.concatenate([state.coordinates, arms.T], axis=1)
+        coordinates = np.concatenate([state.coordinates, arms.T], axis=1)
         rest = {name: widened(getattr(state, name), more) for name in ("counts", "stats", "whitened", "closed", "work")}
-        grown: RidgeState = snapshot.copy_state(state._replace(coordinates=columns, **rest))
+        grown: RidgeState = snapshot.copy_state(state._replace(coordinates=coordinates, **rest))
         grown.level["switched_at"] = -np.inf
         refit(grown)
+        self._widen_norm(grown, float(np.linalg.norm(arms, axis=1).max()))
         return grown
+
+    def _widen_norm(self, state: RidgeState, largest: float) -> None:
+        """Let the closed radius cover an arm that is longer than ``arm_norm`` by rounding."""
+        if largest > self._norm_limit:
+            self.settings["arm_norm"] = largest
+            state.radius["rate"] = largest**2 / state.radius["ridge"]
+
+    def _without(self, kept: Ints, gone: Ints) -> tuple[RidgeState, Floats]:
+        state, n = self.state, kept.size
+        sums = state.stats[SUM, gone] + state.stats[LOST, gone]
+        part = remainder_of(state.coordinates[:, gone], state.counts[gone], sums)
+        names, more = ("coordinates", "counts", "stats", "whitened", "closed"), part.counts.size
+        left: RidgeState = state._replace(**{name: columns(getattr(state, name), kept, more) for name in names})
+        left = snapshot.copy_state(left._replace(work=np.zeros(n + more + 2 * self.dim)))
+        left.coordinates[:, n:], left.counts[n:], left.stats[SUM, n:] = part.columns, part.counts, part.sums
+        left.closed[n:] = -np.inf
+        refit(left)
+        return left, part.columns.T
 
     def _forget_choice(self) -> None:
         self.state.level["switched_at"] = -np.inf

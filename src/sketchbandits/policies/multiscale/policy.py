@@ -46,6 +46,7 @@ from sketchbandits.policies.cslb.changing_clusters import (
 )
 from sketchbandits.policies.cslb.coordinates import Setting, build
 from sketchbandits.policies.cslb.format_1 import convert_clusters
+from sketchbandits.policies.cslb.freeing import Plan
 from sketchbandits.policies.cslb.layout import (
     ARM_AT,
     CAP,
@@ -59,6 +60,7 @@ from sketchbandits.policies.cslb.layout import (
 from sketchbandits.policies.cslb.saved import check_fits, check_numbers
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.multiscale.format_1 import convert_scales
+from sketchbandits.policies.multiscale.freeing import waiting_parts, with_scales
 from sketchbandits.policies.multiscale.rounds import STATE
 from sketchbandits.policies.multiscale.state import (
     DIRECTION,
@@ -73,6 +75,7 @@ from sketchbandits.policies.multiscale.state import (
     SPACE_WIDTH,
     WAITING_RECORD,
     number_rays,
+    ray_in_cluster,
     space_features,
 )
 from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_record
@@ -85,6 +88,7 @@ from sketchbandits.policies.pending.multiscale import (
     multiscale_bounds,
 )
 from sketchbandits.policies.pending.rule import PendingBounds
+from sketchbandits.policies.remainder import Remainder
 from sketchbandits.policies.rounds import MEAN, WIDTH2
 from sketchbandits.policies.streaming.policy import SKETCH_SIZE as SKETCH_SIZE
 from sketchbandits.policies.streaming.policy import ContextualMultiscale
@@ -104,9 +108,9 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
     """Multi-scale CS-LB: every arm's bound is the tightest of four that hold together with probability ``1 - delta``.
 
     The policy to try first on fixed arms with features. Each arm is bounded by its prior, by the arms on its line, by
-    its cluster and by all arms together (docs/multiscale.md compares it with others). Arms may be added and removed;
-    `contextual` is the form for contexts that arrive each round. Prefer `OFUL` in few dimensions where its simplicity
-    counts, `UCB1` where there are no features.
+    its cluster and by all arms together (docs/multiscale.md compares it with others). Arms may be added, removed and
+    freed; `contextual` is the form for contexts that arrive each round. Prefer `OFUL` in few dimensions where
+    its simplicity counts, `UCB1` where there are no features.
 
     Parameters
     ----------
@@ -311,19 +315,9 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
         norm = float(np.linalg.norm(x))
         if norm == 0.0:
             return -1, 0.0
-        state = self.state
-        own = state.clusters[cluster]
-        slots = np.arange(own["start"], own["start"] + own["size"])
-        mates = state.place[ARM_AT, slots]
-        others = (mates >= 0) & (mates != arm) & (state.stats[RAY, slots] >= 0)
-        mates, slots = mates[others], slots[others]
-        units = self.arms[mates] / state.stats[LENGTH, slots][:, None]
-        along = units @ x
-        off = np.linalg.norm(x - along[:, None] * units, axis=1)
-        if mates.size and off.min() <= min(self.partition_tolerance, NEGLIGIBLE) * norm:
-            k = int(off.argmin())
-            return int(state.stats[RAY, slots[k]]), float(along[k])
-        return self._open_ray(), norm
+        tolerance = min(self.partition_tolerance, NEGLIGIBLE)
+        found = ray_in_cluster(self.state, self.state.clusters[cluster], self.arms, arm, tolerance)
+        return found or (self._open_ray(), norm)
 
     @property
     def partition_tolerance(self) -> float:
@@ -337,7 +331,8 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
             self.state = state = state._replace(rays=np.concatenate([state.rays, np.zeros_like(state.rays)]))
         state.rays[g] = np.zeros((), RAY_RECORD)
         partitions = int(state.control["partitions"][0])
-        state.rays["share"][g] = self._share(first, partitions, "direction") + later_share(g + 1 - first)
+        later = later_share(g + 1 + self._freed.rays - first)
+        state.rays["share"][g] = self._share(first, partitions, "direction") + later
         state.space["n_rays"] += 1
         return g
 
@@ -350,6 +345,15 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
             features=np.concatenate([state.features, np.zeros_like(state.features)]),
             waiting=np.concatenate([state.waiting, np.zeros_like(state.waiting)]),
         )
+
+    def _other_remainders(self, gone: NDArray[np.bool_]) -> list[Remainder]:
+        return waiting_parts(self.state, gone)
+
+    def _other_scales(self, old: Any, new: Any, plan: Plan) -> Any:
+        state = with_scales(old, new, plan)
+        rays = self._freed.rays + int(old.space["n_rays"][0] - state.space["n_rays"][0])
+        self._freed = self._freed._replace(rays=rays)
+        return state
 
     def _restore_scales(self, counts: NDArray[np.int64], sums: Floats) -> None:
         """Rays from the arms' counts and sums; the space's fit does not depend on the partition and goes on."""

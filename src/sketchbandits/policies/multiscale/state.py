@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 
 from sketchbandits.confidence import RADIUS
 from sketchbandits.kernels.linalg import Floats, Ints
-from sketchbandits.policies.cslb.layout import CLUSTER_RECORD, CONTROL_RECORD, COUNT, N_STATS, Records
+from sketchbandits.policies.cslb.layout import (
+    ARM_AT,
+    CLUSTER_RECORD,
+    CONTROL_RECORD,
+    COUNT,
+    N_STATS,
+    Record,
+    Records,
+)
 
 # More rows of ``stats``: an arm's bounds on the scale of its direction and of the space, its signed length along its
 # ray, the number of the ray, and how much of the space's bound is width.
@@ -147,6 +155,23 @@ def number_rays(clusters: Records, stats: Floats, coordinates: list[Floats], tol
         key = np.abs(Z @ g) / np.where(norms > 0, norms, 1.0)  # the sign of an arm does not matter
         stats[RAY, slots], stats[LENGTH, slots], count = find_rays(np.ascontiguousarray(Z), key, tolerance, count)
     return count
+
+
+def ray_in_cluster(
+    state: MultiscaleState, own: Record, arms: Floats, arm: int, tolerance: float
+) -> tuple[int, float] | None:
+    """The ray of its cluster, with the record ``own``, on which an arm lies, and its signed length there; or none."""
+    x, slots = arms[arm], np.arange(own["start"], own["start"] + own["size"])
+    mates = state.place[ARM_AT, slots]
+    others = (mates >= 0) & (mates != arm) & (state.stats[RAY, slots] >= 0)
+    mates, slots = mates[others], slots[others]
+    units = arms[mates] / state.stats[LENGTH, slots][:, None]
+    along = units @ x
+    off = np.linalg.norm(x - along[:, None] * units, axis=1)
+    if not mates.size or off.min() > tolerance * float(np.linalg.norm(x)):
+        return None
+    k = int(off.argmin())
+    return int(state.stats[RAY, slots[k]]), float(along[k])
 
 
 def space_features(arms: Floats, most: int) -> Floats:
