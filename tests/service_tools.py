@@ -26,7 +26,7 @@ COMPILED = {**os.environ, "NUMBA_DISABLE_JIT": "0"}  # a process of its own is t
 
 
 def bandit(name="default", **rules):
-    return CreateBandit(name, BanditConfig(**{"policy": "ucb1", **rules}), IDS, ARMS)
+    return CreateBandit(name, BanditConfig(**{"policy": "ucb1", "reward_range": None, **rules}), IDS, ARMS)
 
 
 @contextlib.asynccontextmanager

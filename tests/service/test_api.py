@@ -20,14 +20,19 @@ REQUESTS = {
     "list_arms": ("GET", "/v1/arms", None),
     "add_arms": ("POST", "/v1/arms", {"arms": [ARM]}),
     "remove_arms": ("DELETE", "/v1/arms?id=a1", None),
+    "free_arms": ("DELETE", "/v1/arms/removed?bandit=default", None),
+    "retract": ("POST", "/v1/retractions", {"decision_ids": ["1-00000000"]}),
     "list_bandits": ("GET", "/v1/bandits", None),
     "create_bandit": ("POST", "/v1/bandits", {"name": "b", "policy": "ucb1", "arms": [ARM]}),
+    "delete_bandit": ("DELETE", "/v1/bandits?bandit=b", None),
     "show_policy": ("GET", "/v1/policy", None),
     "show_activity": ("GET", "/v1/activity", None),
     "health": ("GET", "/healthz", None),
     "readiness": ("GET", "/readyz", None),
     "metrics": ("GET", "/metrics", None),
 }
+
+ADMINS = {"add_arms", "remove_arms", "free_arms", "retract", "create_bandit", "delete_bandit"}
 
 
 async def send(client, name, **headers):
@@ -222,7 +227,7 @@ def test_every_endpoint_refuses_a_missing_wrong_and_revoked_key(tmp_path):
                     assert answer.status_code == 401 and "Bearer" in answer.headers["www-authenticate"], name
                 answer = await send(client, name, Authorization=f"Basic {admin}")
                 assert answer.status_code == 401
-                needs_admin = name in ("add_arms", "remove_arms", "create_bandit")
+                needs_admin = name in ADMINS
                 answer = await send(client, name, Authorization=f"Bearer {user}")
                 assert (answer.status_code == 403) == needs_admin and answer.status_code in (200, 403)
                 answer = await send(client, name, Authorization=f"Bearer {admin}")

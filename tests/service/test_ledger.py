@@ -22,7 +22,7 @@ class LoggedLedger:
 
     def __init__(self, **rules):
         self.ledger, self.records, self.time = Ledger(), list[Record](), 1_000_000.0
-        self.operate(CreateBandit("default", BanditConfig(**rules), IDS, ARMS))
+        self.operate(CreateBandit("default", BanditConfig(**{"reward_range": None, **rules}), IDS, ARMS))
 
     def log(self, changes):
         position = self.records[-1].position if self.records else START
@@ -32,18 +32,24 @@ class LoggedLedger:
         return [record.seq for record in self.records[len(self.records) - len(changes) :]]
 
     def operate(self, operation):
-        change, built = plan_operation(self.ledger, operation, self.time)
-        self.ledger.apply(zip(self.log([change]), [change], strict=True), built)
+        before = state_of(self.ledger)
+        change, built, answer = plan_operation(self.ledger, operation, self.time, self.facts([operation]))
+        assert state_of(self.ledger) == before, "a plan changes nothing"
+        if change is not None:
+            self.ledger.apply(zip(self.log([change]), [change], strict=True), built)
+        return answer
 
-    def ask(self, *requests):
+    def facts(self, requests):
         asked = questions(self.ledger, requests)
         bodies = {record.seq: record.body for record in self.records}
         outcomes = {r.decision: (r.kind, r.body) for r in self.records if r.kind in (Kind.REWARD, Kind.DEFAULT)}
-        facts = Facts(
+        return Facts(
             {seq: bodies[seq] for seq in asked.records}, {n: outcomes[n] for n in asked.decisions if n in outcomes}
         )
+
+    def ask(self, *requests):
         before = state_of(self.ledger)
-        plan = plan_group(self.ledger, requests, facts, self.time)
+        plan = plan_group(self.ledger, requests, self.facts(requests), self.time)
         assert state_of(self.ledger) == before, "a plan changes nothing"
         self.ledger.apply(zip(self.log(plan.changes), plan.changes, strict=True))
         return plan.answers
@@ -72,12 +78,13 @@ def state_of(ledger):
             dict(bandit.policy.settings),
             list(bandit.waiting.items()),
             bandit.next_deadline(2e6),
-            list(bandit.keys.items()),
+            {by: list(own.items()) for by, own in bandit.keys.items()},
             bandit.ids[:],
             dict(bandit.index),
-            (bandit.decisions, bandit.rewards, bandit.defaults, bandit.reward_sum, bandit.origin, bandit.created),
-            bandit.reward_sums.tobytes(),
-            {start: tuple(minute) for start, minute in bandit.minutes.items()},
+            (bandit.origin, bandit.created, sorted(bandit.retracted), bandit.active.tolist()),
+            None if bandit.places.arm_at is None else bandit.places.arm_at.tolist(),
+            repr(bandit.totals.to_json()),
+            bandit.totals.outstanding.tolist(),
         )
         for name, bandit in ledger.bandits.items()
     }
@@ -127,8 +134,8 @@ def test_replay_is_bit_for_bit_identical_and_decides_the_same(rules, tmp_path):
     middle = len(logged.records) // 2
     half = Ledger()
     half.replay(logged.records[:middle])
-    store.write(frozen(half), logged.records[middle - 1].position)
-    ((position, restored),) = store.intact()
+    store.write(frozen(half, logged.records[middle - 1].position))
+    ((position, restored, _),) = store.intact()
     assert position == logged.records[middle - 1].position and state_of(restored) == state_of(half)
     restored.replay(logged.records[middle:])
     assert state_of(restored) == state_of(logged.ledger)
@@ -181,7 +188,7 @@ def test_a_reward_is_recorded_once():
     same, twice = ((other["decision_id"], 1.0), (other["decision_id"], 2.0))
     (answer,) = logged.ask(Reward("default", (same, same, twice)))
     assert [result["status"] for result in answer["results"]] == ["accepted", "known", "conflict"]
-    assert logged.ledger.bandits["default"].rewards == 2
+    assert logged.ledger.bandits["default"].totals.rewards == 2
 
 
 def test_another_bandits_decision_is_unknown():
@@ -201,7 +208,7 @@ def test_the_same_key_has_the_same_answer():
     logged.reward(first["decisions"][0], 1.0)
     (later,) = logged.ask(Decide("default", key="k", count=2))
     assert later == repeated
-    assert logged.ledger.bandits["default"].decisions == 2
+    assert logged.ledger.bandits["default"].totals.decisions == 2
     for other in (Decide("default", key="k"), Decide("default", available=IDS[:3], key="k", count=2)):
         (refusal,) = logged.ask(other)
         assert refusal.code == "key_reused"
@@ -242,7 +249,7 @@ def test_a_day_of_minutes_is_the_same_after_a_replay():
     replayed = Ledger()
     replayed.replay(logged.records)
     assert state_of(replayed) == state_of(logged.ledger)
-    assert len(logged.ledger.bandits["default"].minutes) == 1_440
+    assert len(logged.ledger.bandits["default"].totals.minutes) == 1_440
 
 
 def test_a_deadline_records_once_and_then_refuses():
@@ -256,7 +263,7 @@ def test_a_deadline_records_once_and_then_refuses():
     assert change.kind == Kind.DEFAULT and change.data["reward"] == -1.0 and not logged.defaults()
     assert logged.reward(late, 0.5) == "conflict" and logged.reward(late, -1.0) == "known"
     bandit = logged.ledger.bandits["default"]
-    assert (bandit.rewards, bandit.defaults, len(bandit.waiting)) == (2, 1, 0)
+    assert (bandit.totals.rewards, bandit.totals.defaults, len(bandit.waiting)) == (2, 1, 0)
 
 
 def test_exploration_says_with_which_probability():
@@ -363,7 +370,7 @@ def test_only_intact_snapshots_are_read(tmp_path):
     for count in (10, 15, len(logged.records)):
         ledger = Ledger()
         ledger.replay(logged.records[:count])
-        store.write(ledger, logged.records[count - 1].position)
+        store.write(frozen(ledger, logged.records[count - 1].position))
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["15", str(len(logged.records))])
     (tmp_path / "99.part").mkdir()
     store.tidy()
@@ -373,13 +380,13 @@ def test_only_intact_snapshots_are_read(tmp_path):
     damaged[len(damaged) // 2] ^= 1
     newest.write_bytes(damaged)
     again = Snapshots(tmp_path)
-    ((position, _),) = again.intact()
+    ((position, _, _),) = again.intact()
     assert position.seq == 15 and "default.npz" in again.passed_over[0]
 
 
 def test_any_name_of_a_bandit_is_a_name_of_files(tmp_path):
     logged = LoggedLedger()
     logged.operate(CreateBandit("manifest", BanditConfig(policy="ucb1"), IDS, ARMS))
-    Snapshots(tmp_path).write(logged.ledger, logged.records[-1].position)
-    ((_, ledger),) = Snapshots(tmp_path).intact()
+    Snapshots(tmp_path).write(frozen(logged.ledger, logged.records[-1].position))
+    ((_, ledger, _),) = Snapshots(tmp_path).intact()
     assert state_of(ledger) == state_of(logged.ledger)

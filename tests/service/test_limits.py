@@ -28,9 +28,12 @@ def of_bandit(name):
         "list_arms": ("GET", f"/v1/arms?bandit={name}", None),
         "add_arms": ("POST", "/v1/arms", {"bandit": name, "arms": [ARM]}),
         "remove_arms": ("DELETE", f"/v1/arms?bandit={name}&id=a1", None),
+        "free_arms": ("DELETE", f"/v1/arms/removed?bandit={name}", None),
+        "retract": ("POST", "/v1/retractions", {"bandit": name, "decision_ids": ["1-0"]}),
         "create_bandit": ("POST", "/v1/bandits", {"name": name, "policy": "ucb1", "arms": [ARM]}),
         "show_policy": ("GET", f"/v1/policy?bandit={name}", None),
         "show_activity": ("GET", f"/v1/activity?bandit={name}", None),
+        "delete_bandit": ("DELETE", f"/v1/bandits?bandit={name}", None),
     }
 
 
@@ -55,7 +58,9 @@ def test_a_key_for_some_bandits_may_use_no_others(tmp_path):
                 method, path, body = of_bandit("later")["create_bandit"]
                 assert (await client.request(method, path, json=body)).status_code == 201
                 listed = (await client.get("/v1/bandits")).json()["bandits"]
-                assert [entry["name"] for entry in listed] == ["own", "later"]
+                assert [entry["name"] for entry in listed] == ["later"], (
+                    "its own was deleted, the default is not its own"
+                )
 
     run(check())
 

@@ -4,7 +4,10 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
+
+import typer
 
 from sketchbandits import validate
 from sketchbandits.arms_file import read_arms
@@ -36,8 +39,22 @@ def command(
     database: Annotated[str | None, flag("URL", "postgresql://... instead of SQLite in the folder.")] = None,
     host: Annotated[str, flag("HOST", "The address; others than loopback need keys.", LOOPBACK)] = LOOPBACK,
     port: Annotated[str, flag("N", "The port; 0 takes a free one.", 8000)] = "8000",
-    queue: Annotated[str, flag("N", "Decisions and rewards that may wait before 503.", "4,096")] = "4096",
+    queue: Annotated[str, flag("N", "Decisions and rewards of a bandit that may wait before 503.", "4,096")] = "4096",
     snapshot_every: Annotated[str, flag("N", "Records between snapshots.", "100,000")] = "100000",
+    reward_range: Annotated[str, flag("LOW:HIGH", "The rewards that are accepted; none for any.", "0:1")] = "0:1",
+    remove_missing_arms: Annotated[
+        bool, typer.Option("--remove-missing-arms", help="Remove arms that FILE no longer lists.")
+    ] = False,
+    require_keys: Annotated[bool, typer.Option("--require-keys", help="Also while no key exists.")] = False,
+    access_log: Annotated[str | None, flag("FILE", "One line of JSON per request.")] = None,
+    connections: Annotated[str | None, flag("N", "Connections at a time.", "what the system allows, to 10,000")] = None,
+    connections_per_address: Annotated[
+        str | None, flag("N", "Connections of one address at a time.", "three quarters of all")
+    ] = None,
+    memory: Annotated[str, flag("MIB", "The memory that one bandit's policy may take.", "1,024")] = "1024",
+    scrub_rate: Annotated[
+        str, flag("N", "Records of the log that are verified again per second; 0 for none.", "2,000")
+    ] = "2000",
 ) -> None:
     """Serve decisions over HTTP: durable, crash-safe, with a dashboard at /.
 
@@ -51,6 +68,7 @@ def command(
     rules = {"exploration": number(exploration), "default_reward": number(default_reward), "seed": whole(seed)}
     rules["deadline"] = None if deadline is None else number(deadline)
     rules["pending"] = None if pending is None else whole(pending)
+    rules["reward_range"] = _range(reward_range)
     with bad_values_refused(command, policies="--policy"):
         spec = PolicySpec.parse(policy)
         config = BanditConfig(policy=spec.name, options=dict(spec.options), **rules)
@@ -64,13 +82,32 @@ def command(
             database,
             open=server.is_loopback(host),
             hosts=server.allowed_hosts(host) if server.is_loopback(host) else None,
+            require_keys=require_keys,
             waiting=validate.whole("queue", whole(queue)),
             snapshot_every=validate.whole("snapshot_every", whole(snapshot_every)),
+            connections=_least_one("connections", connections),
+            connections_per_address=_least_one("connections_per_address", connections_per_address),
+            access_log=None if access_log is None else Path(access_log),
+            memory=validate.whole("memory", whole(memory)) << 20,
+            scrub_rate=validate.number("scrub_rate", number(scrub_rate), least=0.0),
+            remove_missing_arms=remove_missing_arms,
             bandits=wanted,
         )
         server.check_host(host, folder)
         number_of_port = validate.whole("port", whole(port), least=0, most=65_535)
     _serve(settings, host, number_of_port)
+
+
+def _range(text: str) -> Any:
+    """Two numbers, or the text itself for a check to refuse."""
+    if text == "none":
+        return None
+    low, found, high = text.partition(":")
+    return (number(low), number(high)) if found else (text, text)
+
+
+def _least_one(name: str, text: str | None) -> int | None:
+    return None if text is None else validate.whole(name, whole(text))
 
 
 def _serve(settings: Any, host: str, port: int) -> None:

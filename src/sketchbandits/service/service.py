@@ -65,11 +65,21 @@ class Service:
         self.clock: ServiceClock | None = None
         self.scrubber: Scrubber | None = None
         self.warm = self.stopping = False
-        self._closed = settings.require_keys  # True for ever once there was a key
+        self.keys.required = settings.require_keys
         self._task: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
         self._stop_scrub = threading.Event()
         self._scrubbing: threading.Thread | None = None
+
+    @property
+    def scrubbed(self) -> int:
+        """How many records were read again and verified since the service began."""
+        return 0 if self.scrubber is None else self.scrubber.checked
+
+    @property
+    def damaged(self) -> int:
+        """How many records were found that are not what was written."""
+        return 0 if self.scrubber is None else len(self.scrubber.faults)
 
     @property
     def ready(self) -> bool:
@@ -79,9 +89,7 @@ class Service:
     @property
     def open(self) -> bool:
         """Whether requests need no key: on loopback, as long as no key was ever made."""
-        if self.settings.open and not self._closed:
-            self._closed = self.keys.in_use
-        return self.settings.open and not self._closed
+        return self.settings.open and not self.keys.in_use
 
     def allows(self, role: str | None, needed: str) -> bool:
         """Whether a role suffices."""
@@ -103,8 +111,8 @@ class Service:
             snapshots.tidy()
             self.recovered = await asyncio.to_thread(recover, log, snapshots, progress)
             self.ledger = self.recovered.ledger
-            check_keys(self.keys, required=self.ledger.keys_required, flag=settings.require_keys)
-            self._closed = self._closed or self.ledger.keys_required
+            check_keys(self.keys, self.ledger.keys_required, settings.require_keys)
+            self.keys.required |= self.ledger.keys_required or settings.require_keys
             self.clock = ServiceClock(settings.state / CLOCK, self.recovered.last_time)
             operations = [operation for bandit in settings.bandits for operation in self._wanted(bandit)]
         except BaseException:

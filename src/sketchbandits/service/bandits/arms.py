@@ -57,8 +57,8 @@ def _changed(bandit: Bandit, wanted: CreateBandit) -> list[str]:
     if not differing:
         return []
     return [
-        f"{_named(differing)} other features in the file than bandit {bandit.name!r} has learned with, which stay: give "
-        "changed arms new ids"
+        f"{_named(differing)} other features in the file than bandit {bandit.name!r} has learned with, which stay: "
+        "give changed arms new ids"
     ]
 
 

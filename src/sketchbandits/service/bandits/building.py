@@ -1,4 +1,4 @@
-"""Building policies: new, extended, shrunk, or anew without some rewards. It takes seconds, so it has its own thread."""
+"""The thread in which policies are built, extended, shrunk, or built anew without some rewards, which takes seconds."""
 
 import asyncio
 from collections.abc import Callable, Sequence

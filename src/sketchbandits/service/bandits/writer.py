@@ -82,14 +82,22 @@ class Writer:
         name = bandit_of(request)
         lane = self._lane(name)
         if lane is None:
-            if not isinstance(request, CreateBandit):
-                self.ledger.bandit(name)  # refuses a name that nobody has
+            if name not in self.ledger.bandits and not isinstance(request, CreateBandit):
+                return self._unknown(name)
             lane = self._open(name)
         size = size_of(request)
         if lane.waiting + size > self.limit and lane.waiting:
             self.refused += 1
             raise Refusal("busy", f"{lane.waiting} decisions and rewards are waiting: ask again shortly")
         return lane.submit(request)
+
+    def _unknown(self, name: str) -> "asyncio.Future[Answer]":
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        try:
+            self.ledger.bandit(name)
+        except Refusal as refusal:
+            answer.set_result(refusal)
+        return answer
 
     def look(self, name: str, function: Callable[..., Result]) -> "asyncio.Future[Result]":
         """What a function returns that is called with the bandit, in a thread, while the bandit does not change."""

@@ -116,9 +116,7 @@ class BanditEntry(Body):
     defaults: int = Field(description="Default rewards recorded at deadlines.")
     retracted: int = Field(description="Rewards taken back.")
     mean_reward: float | None
-    reward_range: tuple[float, float] | None = Field(
-        description="Rewards that are accepted; null for any.", strict=False
-    )
+    reward_range: list[float] | None = Field(description="Least and largest reward that is accepted; null for any.")
     memory_bytes: int = Field(description="Of the policy's state.")
     created: float
 

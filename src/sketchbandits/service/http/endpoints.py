@@ -120,8 +120,10 @@ async def list_bandits(context: Context, caller: Caller, query: Any, body: None)
 async def create_bandit(context: Context, caller: Caller, query: Any, body: schemas.BanditRequest) -> Result:
     """Create a bandit."""
     ids, features = _table(body.arms)
+    rules = body.model_dump(exclude={"name", "arms"})
+    rules["reward_range"] = None if body.reward_range is None else tuple(body.reward_range)
     try:
-        config = BanditConfig(**body.model_dump(exclude={"name", "arms"}))
+        config = BanditConfig(**rules)
     except ValueError as error:
         raise Refusal("bad_value", str(error)) from None
     await _answered(context.service, CreateBandit(body.name, config, ids, features, by=_id(caller)))
@@ -150,7 +152,7 @@ async def show_activity(context: Context, caller: Caller, query: schemas.BanditQ
         "snapshot": writer.snapshot.seq,
         "cut": len(writer.log.cuts),
         "scrubbed": context.service.scrubbed,
-        "damaged": len(context.service.faults),
+        "damaged": context.service.damaged,
         "refusing": writer.committer.refusing,
     }
     queue = {"waiting": writer.waiting, "limit": writer.limit}

@@ -5,8 +5,8 @@ from typing import Any
 from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
-from sketchbandits.service.bandits.requests import Refusal
 from sketchbandits.service.bandits.lane import RETRY_SECONDS
+from sketchbandits.service.bandits.requests import Refusal
 
 SAFETY = {
     "x-content-type-options": "nosniff",

@@ -105,11 +105,10 @@ class BanditRequest(Body):
         f"{PENDING:,} for a policy that gains by them and 0 for others.",
     )
     seed: Seed = 0
-    reward_range: tuple[Number, Number] | None = Field(
-        REWARD_RANGE,
+    reward_range: Annotated[list[Number], Field(min_length=2, max_length=2)] | None = Field(
+        list(REWARD_RANGE),
         description="The least and the largest reward that is accepted; null for any. One reward of a million by "
         "mistake would decide for one arm for ever.",
-        strict=False,
     )
     arms: Annotated[list[Arm], Field(min_length=1, max_length=100_000, fail_fast=True)]
 

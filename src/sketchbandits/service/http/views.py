@@ -108,7 +108,7 @@ def _clusters(picture: Picture, limit: int) -> dict[str, Any]:
 def minutes(bandit: Bandit) -> list[dict[str, Any]]:
     """The last day by minutes, oldest first."""
     names = ("decisions", "rewards", "reward_sum", "defaults")
-    kept = sorted(list(bandit.totals.minutes.items()))  # a copy: a thread may add to it meanwhile
+    kept = sorted(bandit.totals.minutes.items())  # a copy: a thread may add to it meanwhile
     return [{"time": start, **dict(zip(names, minute, strict=True))} for start, minute in kept]
 
 
