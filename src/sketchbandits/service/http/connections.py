@@ -5,10 +5,13 @@ while the event loop itself stands still, no client is late.
 """
 
 import asyncio
+import contextlib
 import ipaddress
 import itertools
 import logging
 import resource
+import socket
+import struct
 from collections import OrderedDict
 from dataclasses import asdict
 from enum import IntEnum
@@ -120,7 +123,7 @@ class Connections:
         self.counts.refused += 1
         self.lingering[connection] = self.now
         if len(self.lingering) > LINGERING:
-            self.lingering.popitem(last=False)[0].transport.abort()
+            _reset(self.lingering.popitem(last=False)[0].transport)
 
     async def watch(self) -> None:
         """Sweep until cancelled."""
@@ -155,14 +158,21 @@ class Connections:
     def abort(self) -> None:
         """Close every connection without waiting for its client."""
         for connection in [*itertools.chain(*self.all.queues), *self.lingering]:
-            connection.transport.abort()
+            _reset(connection.transport)
 
 
 def _close(transport: asyncio.Transport) -> None:
     if transport.get_write_buffer_size():
-        transport.abort()
+        _reset(transport)
     else:
         transport.close()
+
+
+def _reset(transport: asyncio.Transport) -> None:
+    """Close, and let the kernel drop what was not read: it would keep that for many minutes."""
+    with contextlib.suppress(OSError):  # closed already
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    transport.abort()
 
 
 def _network(host: str) -> str:

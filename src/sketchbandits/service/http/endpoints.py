@@ -64,9 +64,7 @@ async def decide(context: Context, caller: Caller, query: Any, body: schemas.Dec
     return 200, await _answered(context.service, request)
 
 
-async def reward(
-    context: Context, caller: Caller, query: Any, body: schemas.SingleReward | schemas.ManyRewards
-) -> Result:
+async def reward(context: Context, caller: Caller, query: Any, body: schemas.SingleReward | schemas.ManyRewards) -> Result:
     """Record rewards."""
     single = isinstance(body, schemas.SingleReward)
     items = (body,) if isinstance(body, schemas.SingleReward) else body.rewards

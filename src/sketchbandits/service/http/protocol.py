@@ -143,6 +143,7 @@ class Connection(HttpToolsProtocol):
         """Why the connection must be closed now: the name of its counter."""
         if self._is_unread(now):
             return "closed_unread"
+        self._settle()
         if self.began is not None and (self.state is State.BUSY or self.flow.read_paused):
             self.began = now  # a request behind another one, or one that the service does not go on reading
         if self.began is not None and now - self.began > REQUEST_SECONDS:
@@ -159,7 +160,7 @@ class Connection(HttpToolsProtocol):
     def _settle(self) -> None:
         """Note what the connection waits for now; an idle one stays idle whatever line ends it sends."""
         unanswered = self.cycle is not None and not self.cycle.response_complete
-        if self.pipeline or (unanswered and not self.cycle.more_body):
+        if self.unread or self.pipeline or (unanswered and not self.cycle.more_body):
             state = State.BUSY
         else:
             state = State.IDLE if self.began is None else State.ARRIVING
