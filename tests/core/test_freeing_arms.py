@@ -139,7 +139,8 @@ def test_kept_arms_notice_nothing_now_and_later(make, scene):
     pair.assert_same()
     pair.learn(rounds(200, 40))
     pair.assert_same()
-    assert (pair.policy.counts.sum() == pair.twin.counts.sum()) or make == "ucb1" or scene == "general"
+    if make != "ucb1" and scene == "odd":  # no cluster has gone
+        assert pair.policy.counts.sum() == pair.twin.counts.sum()
 
 
 @every_scene
@@ -264,7 +265,7 @@ def test_memory_stays_where_arms_come_and_go(make):
             most = max(most, n_bytes(policy))
             assert policy.active.sum() == 50
     assert names > 200
-    assert most <= 8 * start, f"{start} bytes became {most}"
+    assert most <= 2 * start, f"{start} bytes became {most}"
     if isinstance(policy, OFUL | LinUCB):
         assert policy.n_arms <= 50 + 6
 
