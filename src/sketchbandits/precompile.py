@@ -108,7 +108,7 @@ def _use(policy: Any, env: LinearEnvironment, path: Path) -> None:
 
 
 def _change_arms(policy: Any, env: LinearEnvironment) -> None:
-    """Add and remove arms where the policy and its options allow it, then play on."""
+    """Add, remove and free arms where the policy and its options allow it, then play on."""
     try:
         policy.add_arms(env.arms[:2] / 2)
     except (AttributeError, ValueError):  # the policy, or this variant of it, has a fixed set of arms
@@ -118,6 +118,8 @@ def _change_arms(policy: Any, env: LinearEnvironment) -> None:
     policy.select_many(3, pending=[1])
     for _ in range(30):
         policy.update(policy.select(), 0.5)
+    policy.free_arms([0])
+    policy.update(policy.select(), 0.5)
     policy.bounds()
 
 

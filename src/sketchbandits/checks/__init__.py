@@ -5,13 +5,14 @@
     check_sketch(lambda dim: MySketch(dim))               # update(x), matrix, shrunk_mass, inverse_norms(X)
 
 Each raises ``AssertionError`` with a sentence on the first rule that is broken. The library runs them over all its own
-classes; run them over yours. ``estimates``, ``save``, ``load``, ``copy`` and, together, ``update_many`` and ``play``
-are checked where they exist.
+classes; run them over yours. ``estimates``, ``save``, ``load``, ``copy``, ``free_arms`` and, together, ``update_many``
+and ``play`` are checked where they exist.
 """
 
 from collections.abc import Callable
 
 from sketchbandits.checks.batches import batches_are_single_updates, refused_batches_change_nothing, replays_are_loops
+from sketchbandits.checks.changing_arms import freed_arms_are_not_missed
 from sketchbandits.checks.contexts import CONTEXTUAL_CHECKS
 from sketchbandits.checks.fixed_arms import (
     bad_arms_are_refused,
@@ -55,6 +56,7 @@ POLICY_CHECKS: tuple[Callable[[Make], None], ...] = (
     batches_are_single_updates,
     replays_are_loops,
     refused_batches_change_nothing,
+    freed_arms_are_not_missed,
 )
 
 

@@ -57,7 +57,7 @@ class ChangingArms(Policy):
         Returns ``kept``: the arm that now has the id ``i`` had the id ``kept[i]`` before. The order stays. Entries of
         -1 at the end are internal arms that are never played and carry what freed arms taught; there are at most as
         many as a fit has dimensions, for each fit. No reward and no pending decision may still be on its way to a
-        freed arm.
+        freed arm. Without ids nothing changes, and internal arms stay in their places.
         """
         self._check_changeable()
         freed = np.unique(checked_arms(ids, self.n_arms, "ids"))
