@@ -9,6 +9,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from sketchbandits.service.bandits.requests import Refusal
+from sketchbandits.service.http.large_bodies import LargeBodies
 from sketchbandits.service.http.responses import HttpRefusal
 from sketchbandits.service.http.schemas import FIELDS, NoQuery
 from sketchbandits.service.keys import Key
@@ -87,14 +88,22 @@ async def read_body(request: Request, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-async def parse_body(body_type: TypeAdapter[Any], body: bytes) -> Any:
-    """A large body is parsed in a thread, while the event loop goes on serving others."""
+async def parse_body(
+    body_type: TypeAdapter[Any],
+    body: bytes,
+    models: tuple[type[BaseModel], ...] = (),
+    large: LargeBodies | None = None,
+) -> Any:
+    """A large body is parsed in a thread, a very large one in another process: the event loop goes on serving."""
+    if large is not None and large.takes(models, body):
+        return await large.parse(models[0], body)
     if len(body) > _LARGE:
-        return await asyncio.to_thread(_parsed, body_type, body)
-    return _parsed(body_type, body)
+        return await asyncio.to_thread(parsed, body_type, body)
+    return parsed(body_type, body)
 
 
-def _parsed(body_type: TypeAdapter[Any], body: bytes) -> Any:
+def parsed(body_type: TypeAdapter[Any], body: bytes) -> Any:
+    """A checked body, or a refusal."""
     if len(body) > _SMALL:
         with contextlib.suppress(ValueError, RecursionError):  # pydantic says what is wrong
             json.loads(body, object_pairs_hook=_few_fields)
