@@ -16,6 +16,7 @@ from numba.core import event
 from numba.core.dispatcher import Dispatcher
 
 from sketchbandits.environments import LinearEnvironment, correlated_arms, fixed_delay, uniform_parameter
+from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.first_fit import BLOCK, PLANNED
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.base import Policy
@@ -23,6 +24,7 @@ from sketchbandits.policies.registry import POLICIES
 from sketchbandits.simulate import simulate
 
 DIM, N_ARMS = 7, 23
+PARALLEL = 16  # of them, so that one cluster has more arms than twice its rank, which has a form of its own
 Show = Callable[[str, float], None]
 
 
@@ -55,7 +57,8 @@ def precompile(names: Iterable[str] = (), show: Show = lambda what, share: None)
 
 def use_everything(policy: Callable[..., Policy]) -> None:
     """All that a caller or the service may do with a policy, in every variant that has kernels of its own."""
-    arms = correlated_arms(n_arms=N_ARMS, dim=DIM, group_size=2, seed=0)
+    arms = correlated_arms(n_arms=N_ARMS, dim=DIM, group_size=2, seed=0).copy()
+    arms[:PARALLEL] = parallel(arms[0])
     env = LinearEnvironment(arms, uniform_parameter(DIM, seed=1))
     built = [policy(arms, seed=0, **options) for options in variants(policy)]
     with tempfile.TemporaryDirectory() as folder:
@@ -70,6 +73,11 @@ def use_everything(policy: Callable[..., Policy]) -> None:
             for precision in (np.float64, np.float32):
                 make(arms.astype(precision), sketch_size=3, progress=False)
         use_partition()
+
+
+def parallel(arm: Floats) -> Floats:
+    """`PARALLEL` arms on one line."""
+    return arm * np.linspace(1.0, 0.1, PARALLEL)[:, None]
 
 
 def use_partition(*, blocks: bool = True, plans: bool = True) -> None:

@@ -95,12 +95,13 @@ class _Child:
     def talk(self, request: Sequence[Data], read: Callable[[BinaryIO], Answer]) -> Answer:
         process = self._start()
         assert process.stdin is not None and process.stdout is not None
-        with process.stdout, process.stdin:
+        # The reader closes the pipe under it.
+        with process.stdin, io.BufferedReader(cast(io.RawIOBase, process.stdout)) as source:
             try:
                 process.stdin.write(sum(map(len, request)).to_bytes(LENGTH, "little"))
                 for part in request:
                     _write_all(process.stdin, part)
-                return read(io.BufferedReader(cast(io.RawIOBase, process.stdout)))
+                return read(source)
             except (OSError, ValueError, LookupError, EOFError) as error:  # what a dead child leaves half-done
                 process.kill()
                 ended = f"it ended with exit status {process.wait()}"

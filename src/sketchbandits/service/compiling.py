@@ -60,10 +60,12 @@ class _Guard(event.Listener):
 
     def on_start(self, found: event.Event) -> None:
         function = found.data["dispatcher"].py_func
+        name = f"{function.__module__}.{function.__qualname__}"
         if getattr(self.local, "refused", False):
-            raise NeedsCompiling(f"{function.__module__}.{function.__qualname__}")
-        if function.__module__.startswith("sketchbandits."):
+            raise NeedsCompiling(name)
+        if name.startswith("sketchbandits."):
             self.compiled += 1
+            logger.info("compiled in this process: %s", name)
 
     def on_end(self, found: event.Event) -> None:
         """Nothing to do."""

@@ -28,10 +28,9 @@ from sketchbandits.policies.changing_arms import ChangingArms
 from sketchbandits.policies.cslb.changing_clusters import ChangingClusters
 from sketchbandits.policies.cslb.shortlist import LEAST_ARMS
 from sketchbandits.policies.registry import POLICIES, PolicySpec
-from sketchbandits.precompile import use_partition
+from sketchbandits.precompile import PARALLEL, parallel, use_partition
 
 MOST_ARMS, MOST_DIMENSIONS, MOST_SKETCH = 24, 8, 4
-PARALLEL = 16  # of them, so that one cluster has more arms than twice its rank, and a form of its own
 REWARDS = 30  # sketches of 4 shrink several times
 
 
@@ -79,7 +78,7 @@ class Need(NamedTuple):
 def use_kernels(need: Need, folder: Path | None = None) -> None:
     """Use every kernel of a need; where there is a ``folder``, policies are saved there and loaded, too."""
     options = json.loads(need.options)
-    arms = _made_up(need.n_arms, need.dim, parallel=min(PARALLEL, need.n_arms)) * (options.get("arm_norm") or 1.0)
+    arms = _made_up(need.n_arms, need.dim) * (options.get("arm_norm") or 1.0)
     for variant in [options, options | {"scan": "shortlist"}] if need.lists else [options]:
         exercise(PolicySpec.of(need.policy, variant).build(arms, {}, 0), folder)
     if issubclass(POLICIES[need.policy].policy, ChangingClusters):
@@ -119,9 +118,10 @@ def _play(policy: Policy) -> None:
     rounds.prepare(snapshot.copy_state(policy.state))  # a refit, too
 
 
-def _made_up(n_arms: int, dim: int, *, parallel: int = 0, seed: int = 0) -> Floats:
-    """Arms of norm 1 at most: the first ``parallel`` ones on one line, the others in general position."""
+def _made_up(n_arms: int, dim: int, seed: int = 0) -> Floats:
+    """Arms of norm 1 at most: the first ones on one line where there are enough, the others in general position."""
     arms = np.random.default_rng([20_061_012, seed]).standard_normal((n_arms, dim))
     arms /= np.linalg.norm(arms, axis=1, keepdims=True) * (1.0 + 1e-12)
-    arms[:parallel] = arms[0] * np.linspace(1.0, 0.1, parallel)[:, None]
+    if n_arms >= PARALLEL:
+        arms[:PARALLEL] = parallel(arms[0])
     return arms
