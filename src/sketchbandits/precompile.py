@@ -16,12 +16,15 @@ from numba.core import event
 from numba.core.dispatcher import Dispatcher
 
 from sketchbandits.environments import LinearEnvironment, correlated_arms, fixed_delay, uniform_parameter
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.partition.first_fit import BLOCK, PLANNED
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.registry import POLICIES
 from sketchbandits.simulate import simulate
 
 DIM, N_ARMS = 7, 23
+PARALLEL = 16  # of them, so that one cluster has more arms than twice its rank, which has a form of its own
 Show = Callable[[str, float], None]
 
 
@@ -54,7 +57,8 @@ def precompile(names: Iterable[str] = (), show: Show = lambda what, share: None)
 
 def use_everything(policy: Callable[..., Policy]) -> None:
     """All that a caller or the service may do with a policy, in every variant that has kernels of its own."""
-    arms = correlated_arms(n_arms=N_ARMS, dim=DIM, group_size=2, seed=0)
+    arms = correlated_arms(n_arms=N_ARMS, dim=DIM, group_size=2, seed=0).copy()
+    arms[:PARALLEL] = parallel(arms[0])
     env = LinearEnvironment(arms, uniform_parameter(DIM, seed=1))
     built = [policy(arms, seed=0, **options) for options in variants(policy)]
     with tempfile.TemporaryDirectory() as folder:
@@ -68,6 +72,25 @@ def use_everything(policy: Callable[..., Policy]) -> None:
         for make in (Partition.first_fit, Partition.subspaces):
             for precision in (np.float64, np.float32):
                 make(arms.astype(precision), sketch_size=3, progress=False)
+        use_partition()
+
+
+def parallel(arm: Floats) -> Floats:
+    """`PARALLEL` arms on one line."""
+    return arm * np.linspace(1.0, 0.1, PARALLEL)[:, None]
+
+
+def use_partition(*, blocks: bool = True, plans: bool = True) -> None:
+    """First-fit of arms that may not be written to, which is another type to Numba; of so many that it works in blocks;
+    and of so many that it plans whole blocks.
+    """
+    cases = [((N_ARMS, DIM), 3)]
+    cases += [((BLOCK[0] + 32, DIM), 3)] if blocks else []
+    cases += [((PLANNED // (64 * 16) + 1, 64), 16)] if plans else []
+    for shape, sketch_size in cases:
+        arms = np.random.default_rng([20_061_012, 1_732]).standard_normal(shape)
+        arms.setflags(write=False)
+        Partition.first_fit(arms, sketch_size=sketch_size, progress=False)
 
 
 def variants(policy: Callable[..., Policy]) -> list[dict[str, Any]]:
@@ -159,3 +182,18 @@ def _found_in_cache() -> int:
 def cache_folders() -> tuple[Path, ...]:
     """Where the cache is: none where Numba found no folder that can be written to."""
     return tuple(sorted({Path(kernel.stats.cache_path) for kernel in _kernels() if kernel.stats.cache_path}))
+
+
+def compiles() -> bool:
+    """Whether kernels are compiled at all: not where NUMBA_DISABLE_JIT is set."""
+    return bool(_kernels())
+
+
+def cache_advice() -> str | None:
+    """What to do where kernels are compiled, but nothing that is compiled can be kept; None where all is well."""
+    if not compiles() or cache_folders():
+        return None
+    return (
+        "every process compiles its kernels again, which takes seconds to minutes, since neither the library's folder "
+        "nor one in a home can be written: set NUMBA_CACHE_DIR to a folder that can"
+    )

@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+import numba
 import pytest
 from command_line import run, run_in_child
 from conftest import JIT
@@ -104,3 +105,34 @@ def test_a_kernel_that_cannot_be_kept_still_compiles(monkeypatch):
     monkeypatch.setattr(caching.CompileResultCacheImpl, "_locator_classes", [])  # no folder can be written to
     doubled = kernel(lambda x: 2 * x)
     assert doubled(3) == 6 and doubled.stats.cache_path is None
+
+
+@pytest.mark.parametrize(
+    ("advice", "command", "shown"), [("set it", "simulate", True), ("set it", "precompile", False)]
+)
+def test_a_cache_that_cannot_be_kept_is_one_sentence_on_stderr(monkeypatch, advice, command, shown):
+    monkeypatch.setattr("sketchbandits.cli.main.cache_advice", lambda: advice)
+    done = run(command, "--help")
+    assert done.returncode == 0 and (advice in done.stderr) == shown
+
+
+def test_advice_is_given_only_where_something_is_compiled_and_nothing_kept(monkeypatch, tmp_path):
+    monkeypatch.setattr(library, "compiles", lambda: True)
+    monkeypatch.setattr(library, "cache_folders", lambda: (tmp_path,))
+    assert library.cache_advice() is None
+    monkeypatch.setattr(library, "cache_folders", tuple)
+    assert "set NUMBA_CACHE_DIR to a folder" in library.cache_advice()
+    monkeypatch.setattr(library, "compiles", lambda: False)
+    assert library.cache_advice() is None
+
+
+@pytest.mark.process
+@compiled
+@pytest.mark.skipif(not hasattr(numba.config, "CACHE_LOCATOR_CLASSES"), reason="an older Numba")
+def test_a_process_without_any_folder_for_a_cache_says_what_to_set_and_goes_on():
+    # Numba then asks for no other folder, as though none could be written.
+    env = {**os.environ, "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator"}
+    env.pop("NUMBA_CACHE_DIR", None)
+    done = run_in_child("inspect", "--help", env=env)
+    assert done.returncode == 0 and "Usage" in done.stdout
+    assert done.stderr.count("\n") == 1 and "set NUMBA_CACHE_DIR" in done.stderr

@@ -13,6 +13,7 @@ import typer
 
 from sketchbandits import __version__
 from sketchbandits.cli import beyond, inspect, keys, log, precompile, replay, reproduce, serve, simulate, terminal
+from sketchbandits.precompile import cache_advice
 
 INTERRUPTED = "interrupted"
 
@@ -55,8 +56,11 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Linear bandits under a fixed compute budget."""
+    if context.invoked_subcommand != "precompile" and (advice := cache_advice()):  # that one refuses
+        print(advice, file=sys.stderr)

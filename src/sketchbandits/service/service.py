@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sketchbandits.service.bandits.arms import reconcile
+from sketchbandits.service.bandits.building import MEMORY
 from sketchbandits.service.bandits.ledger import Ledger
 from sketchbandits.service.bandits.recovery import Recovered, recover
 from sketchbandits.service.bandits.requests import CreateBandit, Operation, Refusal
@@ -46,7 +47,7 @@ class Settings:
     connections: int | None = None  # at a time, by all; as many as the system allows, up to 10,000, if None
     connections_per_address: int | None = None  # three quarters of all if None
     access_log: Path | None = None  # one line of JSON per request
-    memory: int = 1 << 30  # bytes that the policy of one bandit may take
+    memory: int = MEMORY  # bytes that the policy of one bandit may take
     scrub_rate: float = SCRUB_RATE  # records per second that are read again and verified; 0 for none
     remove_missing_arms: bool = False  # whether arms that are not in ``bandits`` any more are removed at the start
     bandits: tuple[CreateBandit, ...] = field(default=(), repr=False)  # created at the first start
@@ -125,7 +126,7 @@ class Service:
         for operation in operations:
             if isinstance(refusal := await self.writer.submit(operation), Refusal):
                 raise ValueError(refusal.message)
-        await self.writer.builder.prepare([bandit.policy for bandit in self.ledger.bandits.values()])
+        await self.writer.builder.prepare(self.ledger)
         self._checking = asyncio.create_task(self._check())
         self._scrub(database)
         self.warm = True
@@ -180,6 +181,8 @@ class Service:
     async def drain(self) -> None:
         """Refuse new requests with 503 from now on, and return once all that were accepted are answered."""
         self.stopping = True
+        if self.writer is not None:
+            self.writer.builder.stop()
         while self.writer is not None and self.writer.failure is None and self.writer.waiting:
             await asyncio.sleep(0.01)
 

@@ -201,7 +201,7 @@ class Lane:
         now = shared.clock()
         try:
             change, built, answer = await shared.builder.build(
-                lambda: plan_operation(shared.ledger, operation, now, facts)
+                shared.ledger, operation, lambda: plan_operation(shared.ledger, operation, now, facts)
             )
         except Refusal as refusal:
             return refusal

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from sketchbandits.service.bandits.building import Builder
+from sketchbandits.service.bandits.building import MEMORY, Builder
 from sketchbandits.service.bandits.changes import Change
 from sketchbandits.service.bandits.committer import Committer
 from sketchbandits.service.bandits.lane import RETRY_SECONDS, Lane, Shared, size_of
@@ -51,14 +51,14 @@ class Writer:
         waiting: int = WAITING,
         snapshot_every: int = SNAPSHOT_EVERY,
         no_defaults_for: float = 0.0,
-        memory: int = 1 << 30,
+        memory: int = MEMORY,
     ) -> None:
         self.ledger, self.log, self.snapshots = ledger, log, snapshots
         self.snapshot = snapshot
         self.limit, self.snapshot_every = waiting, snapshot_every
         self.snapshots_written = self.refused = 0
         self.failure: BaseException | None = None
-        self.committer, self.builder = Committer(log), Builder()
+        self.committer, self.builder = Committer(log), Builder(memory)
         wait_until = time.monotonic() + no_defaults_for
         self._shared = Shared(ledger, self.committer, Player(), self.builder, clock, wait_until)
         self.pictures = Pictures(self.look)
@@ -169,6 +169,7 @@ class Writer:
     async def stop(self, running: "asyncio.Task[None]") -> None:
         """Answer what was accepted, keep a last snapshot, close the log."""
         self._stopping = True
+        self.builder.stop()
         for lane in self._lanes.values():
             lane.stop()
         if not self._tasks:

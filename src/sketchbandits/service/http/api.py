@@ -22,6 +22,7 @@ from sketchbandits.service.bandits.requests import Refusal, internal
 from sketchbandits.service.http.access import AccessLog
 from sketchbandits.service.http.bodies import BodyType
 from sketchbandits.service.http.endpoints import ENDPOINTS, Context, Endpoint
+from sketchbandits.service.http.large_bodies import LargeBodies
 from sketchbandits.service.http.limits import Gate
 from sketchbandits.service.http.metrics import exposition
 from sketchbandits.service.http.openapi import document
@@ -48,24 +49,29 @@ Call = Callable[[Request], Awaitable[Answer]]
 
 def make_app(service: Service) -> "App":
     """The ASGI application of a service; the caller starts and stops the service and closes the application."""
-    context, gate = Context(service, Traffic()), Gate(service)
+    context, gate, large = Context(service, Traffic()), Gate(service), LargeBodies()
     calls: dict[str, dict[str, Call]] = {}
     for endpoint in ENDPOINTS:
-        calls.setdefault(endpoint.path, {})[endpoint.method] = _call(context, gate, endpoint)
+        calls.setdefault(endpoint.path, {})[endpoint.method] = _call(context, gate, large, endpoint)
     calls["/metrics"] = {"GET": _metrics(context, gate)}
     calls["/openapi.json"] = {"GET": _constant(JsonResponse(200, document()))}
     calls["/"] = {"GET": _page}
     path = service.settings.access_log
-    return App(context.traffic, gate, calls, None if path is None else AccessLog(path))
+    return App(context.traffic, gate, large, calls, None if path is None else AccessLog(path))
 
 
 class App:
     """The application: an ASGI callable."""
 
     def __init__(
-        self, traffic: Traffic, gate: Gate, calls: dict[str, dict[str, Call]], access: AccessLog | None
+        self,
+        traffic: Traffic,
+        gate: Gate,
+        large: LargeBodies,
+        calls: dict[str, dict[str, Call]],
+        access: AccessLog | None,
     ) -> None:
-        self.gate, self.access = gate, access
+        self.gate, self.large, self.access = gate, large, access
         self.paths = {path: _Path(traffic, path, by_method) for path, by_method in calls.items()}
         self.others = Router(
             [Mount("/dashboard", _Files(directory=DASHBOARD))], default=_not_found, redirect_slashes=False
@@ -113,7 +119,7 @@ class _Path:
             return refused(internal())
 
 
-def _call(context: Context, gate: Gate, endpoint: Endpoint) -> Call:
+def _call(context: Context, gate: Gate, large: LargeBodies, endpoint: Endpoint) -> Call:
     body_type = BodyType(endpoint.bodies) if endpoint.bodies else None
     bandit_of = _bandit_of(endpoint)
     settings = context.service.settings
@@ -122,7 +128,7 @@ def _call(context: Context, gate: Gate, endpoint: Endpoint) -> Call:
     async def call(request: Request) -> Answer:
         caller = None if endpoint.role is None else gate.admit(request, endpoint.role)
         query = read_query(request, endpoint.query)
-        body = None if body_type is None else await parse_body(body_type, await read_body(request, limit))
+        body = None if body_type is None else await parse_body(body_type, await read_body(request, limit), large)
         request.scope[BANDIT] = bandit = bandit_of(query, body)
         if caller is None or caller.bandits is None:
             return JsonResponse(*await endpoint.handler(context, caller, query, body))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-import numpy as np
 from pydantic import BaseModel
 
 from sketchbandits.service.bandits.config import BanditConfig
@@ -23,6 +22,7 @@ from sketchbandits.service.bandits.requests import (
     Reward,
 )
 from sketchbandits.service.http import answers, schemas, views
+from sketchbandits.service.http.tables import table_of
 from sketchbandits.service.http.traffic import Traffic
 from sketchbandits.service.keys import ADMIN, CLIENT, Key, allowed
 from sketchbandits.service.service import Service
@@ -64,7 +64,9 @@ async def decide(context: Context, caller: Caller, query: Any, body: schemas.Dec
     return 200, await _answered(context.service, request)
 
 
-async def reward(context: Context, caller: Caller, query: Any, body: schemas.SingleReward | schemas.ManyRewards) -> Result:
+async def reward(
+    context: Context, caller: Caller, query: Any, body: schemas.SingleReward | schemas.ManyRewards
+) -> Result:
     """Record rewards."""
     single = isinstance(body, schemas.SingleReward)
     items = (body,) if isinstance(body, schemas.SingleReward) else body.rewards
@@ -91,7 +93,7 @@ async def list_arms(context: Context, caller: Caller, query: schemas.ArmsQuery, 
 
 async def add_arms(context: Context, caller: Caller, query: Any, body: schemas.ArmsRequest) -> Result:
     """Add arms."""
-    ids, features = _table(body.arms)
+    ids, features = table_of(body.arms)
     answer = await _answered(context.service, AddArms(body.bandit, ids, features, by=_id(caller)))
     return 201, {"bandit": body.bandit} | answer
 
@@ -117,7 +119,7 @@ async def list_bandits(context: Context, caller: Caller, query: Any, body: None)
 
 async def create_bandit(context: Context, caller: Caller, query: Any, body: schemas.BanditRequest) -> Result:
     """Create a bandit."""
-    ids, features = _table(body.arms)
+    ids, features = table_of(body.arms)
     rules = body.model_dump(exclude={"name", "arms"})
     rules["reward_range"] = None if body.reward_range is None else tuple(body.reward_range)
     try:
@@ -197,14 +199,6 @@ def _give_up(future: "asyncio.Future[Answer]") -> None:
     if not future.done():
         message = "no answer in time; whether it was done is not known: ask again with the same key"
         future.set_result(Refusal("timeout", message))
-
-
-def _table(arms: list[schemas.Arm]) -> tuple[tuple[str, ...], Any]:
-    sizes = {len(arm.features) for arm in arms}
-    if len(sizes) > 1:
-        found = f"{min(sizes)} and {max(sizes)}"
-        raise Refusal("bad_value", f"arms must have equally many features, got {found}")
-    return tuple(arm.id for arm in arms), np.array([arm.features for arm in arms], np.float64)
 
 
 ENDPOINTS = (

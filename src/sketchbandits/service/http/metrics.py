@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from sketchbandits.service.bandits.bandit import Bandit
 from sketchbandits.service.bandits.writer import Writer
+from sketchbandits.service.http.process import process_metrics
 from sketchbandits.service.http.traffic import Traffic
 from sketchbandits.service.service import Service
 
@@ -29,6 +30,7 @@ class _Collector:
         self.service, self.traffic = service, traffic
 
     def collect(self) -> Iterator[Metric]:
+        yield from process_metrics()
         yield from _requests(self.service, self.traffic)
         yield from _connections(self.service)
         if (writer := self.service.writer) is not None:

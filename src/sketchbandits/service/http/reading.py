@@ -7,6 +7,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from sketchbandits.service.http.bodies import BodyType, sentence
+from sketchbandits.service.http.large_bodies import LargeBodies
 from sketchbandits.service.http.responses import HttpRefusal
 from sketchbandits.service.http.schemas import NoQuery
 from sketchbandits.service.keys import Key
@@ -102,8 +103,10 @@ async def read_body(request: Request, limit: int) -> bytes:
     return b"".join(chunks)
 
 
-async def parse_body(body_type: BodyType, body: bytes) -> Any:
-    """A large body is parsed in a thread, while the event loop goes on serving others."""
+async def parse_body(body_type: BodyType, body: bytes, large: LargeBodies) -> Any:
+    """A large body is parsed in a thread, a very large one in another process: the event loop goes on serving."""
+    if large.takes(body_type.kinds, body):
+        return await large.parse(body_type.kinds[0], body)
     if len(body) > _LARGE:
         return await asyncio.to_thread(body_type.parse, body)
     return body_type.parse(body)

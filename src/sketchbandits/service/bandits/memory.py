@@ -1,0 +1,132 @@
+"""How much memory a policy will take, from its options and the shape of its arms, before anything is allocated.
+
+Formulas in numbers of 8 bytes, one per kind of policy, for n arms of d dimensions: the arms, the state as its type
+describes it (each policy's ``State`` names the shapes) and what exists besides while it is built or fitted again. Where
+the state depends on the arms themselves (how many clusters there are, and of what rank) it is the most that can be.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sketchbandits.partition.first_fit import BLOCK, EXTRA
+from sketchbandits.policies.cslb.layout import CLUSTER_RECORD, N_STATS
+from sketchbandits.policies.fits.sketched_fit import LARGEST_GRAM
+from sketchbandits.policies.multiscale.policy import MOST_DIMENSIONS
+from sketchbandits.policies.multiscale.state import N_ROWS, RAY_RECORD, WAITING_RECORD
+from sketchbandits.service.bandits.config import BanditConfig
+from sketchbandits.sketches.sizes import rows_of
+
+NUMBER = 8  # bytes
+FIXED = 1 << 16  # bytes that do not depend on the shape: records, counters, and what Python adds to each array
+
+Options = Mapping[str, Any]
+UNITS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def estimated_bytes(config: BanditConfig, n_arms: int, dim: int) -> int:
+    """What building and keeping the policy of a configuration takes, in bytes.
+
+    Not counted: the caller's own copy of the arms, ids, and decisions without a reward. A policy with clusters that
+    grows reserves as much again: ask for twice the arms.
+    """
+    options = config.filled().options
+    size = options.get("sketch_size")
+    if type(size) is not int or size < 1:  # refused by the policy, before it allocates anything
+        options = {**options, "sketch_size": 1}
+    numbers = n_arms * dim + _FORMULAS[config.policy](n_arms, dim, options)
+    return FIXED + NUMBER * numbers
+
+
+def check_quota(estimate: int, quota: int, what: str = "arms and policy") -> None:
+    """Refuse what would take more than the quota; ``what`` names it."""
+    if estimate > quota:
+        raise ValueError(f"{what} must fit into {shown(quota)} of memory (--memory), got about {shown(estimate)}")
+
+
+def shown(size: int) -> str:
+    """A size for people."""
+    for unit, name in UNITS:
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size} bytes"
+
+
+def _ucb1(n: int, d: int, options: Options) -> int:
+    return 8 * n
+
+
+def _ridge(n: int, d: int, options: Options) -> int:
+    """Coordinates, whitened coordinates, the inverse; a refit makes each of the two square ones again."""
+    return 2 * n * d + d * d + 8 * n + 4 * d + max(d * d, n * d)
+
+
+def _cbrap(n: int, d: int, options: Options) -> int:
+    m = options["sketch_size"]
+    return m * d + n * m + _ridge(n, m, options)
+
+
+def _sketched(n: int, d: int, options: Options) -> int:
+    """The sketch, the arms, their Gram matrix where they are few, their coordinates; and one decomposition."""
+    rows = rows_of(dict(options), d)
+    rank = min(rows, d)
+    block = d * d if "error" in options else 0
+    sketch = rows * d + rank * d + rank * rank + block + 2 * d + 2 * rank
+    gram = n * n if n <= LARGEST_GRAM else 0
+    fit = n * d + gram + rank * n + 8 * n + 4 * d + 2 * rank
+    return sketch + fit + 2 * rank * rank + min(rank * d, rows * d)
+
+
+def _partition(n: int, d: int, options: Options, state: int) -> int:
+    """Labels and the bases of all clusters, and then the state; before that, blocks of arms in two forms."""
+    rank = min(options["sketch_size"], d)
+    block = min(n, BLOCK[1], max(BLOCK[0], min(64 * rank, n // 8)))
+    bases = min(n, _most_clusters(n, rank) * rank) * d
+    return 3 * n + bases + max(state, block * (d + min(d, rank + EXTRA)))
+
+
+def _most_clusters(n: int, rank: int) -> int:
+    return -(-n // rank)
+
+
+def _in_coordinates(n: int, d: int, options: Options, rows: int) -> int:
+    """Clusters of rank l at most: per arm ``rows`` statistics and 4 l numbers of its cluster's fit.
+
+    Up to 2 l arms have a Gram matrix, more have two matrices of the size of the rank.
+    """
+    rank = min(options["sketch_size"], d)
+    return (rows + 5 + 4 * rank) * n + (CLUSTER_RECORD.itemsize // NUMBER + 8) * _most_clusters(n, rank)
+
+
+def _cslb(n: int, d: int, options: Options) -> int:
+    if options["engine"] != "sketch":
+        return _partition(n, d, options, _in_coordinates(n, d, options, N_STATS))
+    rank = min(options["sketch_size"], d)
+    per_cluster = CLUSTER_RECORD.itemsize // NUMBER + 8 + rank + rank * d + d
+    return _partition(n, d, options, n * d + (N_STATS + 5) * n + per_cluster * _most_clusters(n, rank))
+
+
+def _multiscale(n: int, d: int, options: Options) -> int:
+    """Clusters, rays, and the fit of the whole space with every arm's features."""
+    per_arm = (WAITING_RECORD.itemsize + RAY_RECORD.itemsize) // NUMBER
+    return _partition(n, d, options, _in_coordinates(n, d, options, N_ROWS) + per_arm * n + _space(n, d, options))
+
+
+def _space(n: int, d: int, options: Options) -> int:
+    """Arms in the space of all, and two triangular factors; of fewer arms than dimensions by an SVD."""
+    if options["budget"] == 0 or min(n, d) > MOST_DIMENSIONS:
+        return 0
+    return n * d + 2 * (d + 2) * d if n > d else max(3 * n * n, n * n + n * d)
+
+
+_FORMULAS: dict[str, Callable[[int, int, Options], int]] = {
+    "ucb1": _ucb1,
+    "oful": _ridge,
+    "linucb": _ridge,
+    "lints": _ridge,
+    "cbrap": _cbrap,
+    "soful": _sketched,
+    "cbscfd": _sketched,
+    "dbslinucb": _sketched,
+    "cslb": _cslb,
+    "multiscale": _multiscale,
+}
