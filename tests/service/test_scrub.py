@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import postgres_server
 import pytest
@@ -35,10 +36,10 @@ def until(holds: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def scrubbing(log: EventLog, **settings: float) -> Iterator[tuple[Scrubber, list[Fault]]]:
+def scrubbing(database: str, **settings: Any) -> Iterator[tuple[Scrubber, list[Fault]]]:
     """A scrubber in its thread, and what it has reported."""
     reported: list[Fault] = []
-    scrubber, stop = Scrubber(log, reported.append, **settings), threading.Event()
+    scrubber, stop = Scrubber(database, report=reported.append, **settings), threading.Event()
     thread = threading.Thread(target=scrubber.run, args=(stop,))
     thread.start()
     try:
@@ -52,12 +53,12 @@ def scrubbing(log: EventLog, **settings: float) -> Iterator[tuple[Scrubber, list
 class TestScrubber:
     def test_a_good_log_has_no_faults(self, database: str) -> None:
         filled(database, 350, group=100)
-        with closing(open_log(database)) as log, scrubbing(log, rate=1e6) as (scrubber, reported):
+        with closing(open_log(database)) as log, scrubbing(database, rate=1e6) as (scrubber, reported):
             until(lambda: scrubber.passes == 1)
             assert scrubber.position == scrubber.total == 350 and scrubber.faults == reported == []
             assert scrubber.finished_at == pytest.approx(time.time(), abs=SECONDS)
         with closing(open_log(database)) as log:
-            assert scanned(log, lambda done, total: None) == []
+            assert scanned(database, log.last.seq) == []
 
     @pytest.mark.parametrize(
         ("damage", "expected"),
@@ -69,43 +70,48 @@ class TestScrubber:
             (["DELETE FROM events WHERE seq IN (5, 6)"], [(5, 7)]),
             (["DELETE FROM events WHERE seq < 4"], [(1, 4)]),
             (["DELETE FROM events WHERE seq > 250"], [(251, 300)]),
-            (["UPDATE events SET decision = 77777 WHERE seq = 3", "DELETE FROM events WHERE seq = 200"], [(3, 3), (200, 201)]),
+            (
+                ["UPDATE events SET decision = 77777 WHERE seq = 3", "DELETE FROM events WHERE seq = 200"],
+                [(3, 3), (200, 201)],
+            ),
         ],
     )
-    def test_each_fault_is_reported_once(self, database: str, damage: list[str], expected: list[tuple[int, int]]) -> None:
+    def test_each_fault_is_reported_once(
+        self, database: str, damage: list[str], expected: list[tuple[int, int]]
+    ) -> None:
         filled(database, 300, group=100)
         with closing(open_log(database)) as log:
             tamper(database, *damage)
             before = content(database)
-            with scrubbing(log, rate=1e6, every=0.0) as (scrubber, reported):
+            with scrubbing(database, rate=1e6, every=0.0, end=lambda: log.last.seq) as (scrubber, reported):
                 until(lambda: scrubber.passes > 2)
                 assert ranges(reported) == ranges(scrubber.faults) == expected
-            assert ranges(scanned(log, lambda done, total: None)) == expected
+            assert ranges(scanned(database, log.last.seq)) == expected
             assert content(database) == before
             assert all(str(fault.first) in str(fault) and not fault.in_index for fault in reported)
 
     def test_the_rate_is_bounded(self, sqlite: str) -> None:
         filled(sqlite, 400, group=100)
-        with closing(open_log(sqlite)) as log:
+        with closing(open_log(sqlite)):
             began = time.monotonic()
-            with scrubbing(log, rate=1000.0) as (scrubber, _):
+            with scrubbing(sqlite, rate=1000.0) as (scrubber, _):
                 until(lambda: scrubber.passes == 1)
                 assert time.monotonic() - began > 0.38
 
     def test_a_stop_need_not_wait_for_the_rate(self, sqlite: str) -> None:
         filled(sqlite, 400, group=100)
-        with closing(open_log(sqlite)) as log:
-            with scrubbing(log, rate=1.0) as (scrubber, _):
+        with closing(open_log(sqlite)):
+            with scrubbing(sqlite, rate=1.0) as (scrubber, _):
                 until(lambda: scrubber.position > 0)
             assert scrubber.passes == 0 and scrubber.finished_at is None
 
     def test_the_log_may_grow_meanwhile(self, database: str) -> None:
-        with closing(open_log(database)) as log, scrubbing(log, rate=1e6, every=0.0) as (scrubber, reported):
+        with closing(open_log(database)) as log, scrubbing(database, rate=1e6, every=0.0) as (scrubber, reported):
             for number in range(100):
                 log.append([event(number)])
             passes = scrubber.passes
             until(lambda: scrubber.passes > passes + 1)
-            assert reported == [] and scrubber.total == 100
+            assert reported == [] and scrubber.total == 100 and scrubber.checked > 200
         assert len(recovered(database)[0]) == 100
 
     @pytest.mark.process
@@ -114,7 +120,7 @@ class TestScrubber:
     ) -> None:
         monkeypatch.setattr(scrub, "_PAUSE", 0.05)
         filled(postgres, 500, group=100)
-        with closing(open_log(postgres)) as log, scrubbing(log, rate=1000.0, every=0.0) as (scrubber, reported):
+        with closing(open_log(postgres)), scrubbing(postgres, rate=1000.0, every=0.0) as (scrubber, reported):
             until(lambda: scrubber.position > 0)
             server.stop()
             time.sleep(0.3)
@@ -125,7 +131,7 @@ class TestScrubber:
 
     def test_a_failure_of_its_own_does_not_end_it(self, sqlite: str, caplog: pytest.LogCaptureFixture) -> None:
         filled(sqlite, 20)
-        with closing(open_log(sqlite)) as log:
+        with closing(open_log(sqlite)):
             tamper(sqlite, "UPDATE events SET body = x'00' WHERE seq = 9")
             failures = [OSError("nobody listens")]
 
@@ -133,7 +139,7 @@ class TestScrubber:
                 if failures:
                     raise failures.pop()
 
-            scrubber, stop = Scrubber(log, report, rate=1e6, every=0.0), threading.Event()
+            scrubber, stop = Scrubber(sqlite, report=report, rate=1e6, every=0.0), threading.Event()
             thread = threading.Thread(target=scrubber.run, args=(stop,))
             thread.start()
             until(lambda: scrubber.passes > 0)
@@ -181,9 +187,7 @@ def entry(file: bytes, record: Record) -> int:
     """Where the index has the decision of a record."""
     assert record.decision is not None
     key = record.decision.to_bytes(6, "big")
-    (place,) = (
-        at for at in range(PAGE, len(file)) if file[at : at + 6] == key and file[at - at % PAGE] in (2, 10)
-    )
+    (place,) = (at for at in range(PAGE, len(file)) if file[at : at + 6] == key and file[at - at % PAGE] in (2, 10))
     return place
 
 
@@ -230,7 +234,7 @@ class TestIndex:
                     log.outcomes([one.decision])
                 assert set(log.outcomes([other.decision])) == {other.decision}
                 log.append([Event(Kind.REWARD, 5 * 10**12 + at, b"")])
-                (fault,) = scanned(log, lambda done, total: None)
+                (fault,) = scanned(str(indexed.path), log.last.seq)
                 assert fault.in_index and ranges([fault])[0][0] == one.seq and NOT_INDEXED in str(fault)
 
     def test_a_page_of_records_that_cannot_be_read_is_passed_over(self, sqlite: str) -> None:
@@ -242,7 +246,7 @@ class TestIndex:
             Path(sqlite).write_bytes(data)
             with closing(sqlite3.connect(sqlite)) as fresh:
                 fresh.execute("PRAGMA user_version = 2")
-            with scrubbing(log, rate=1e6) as (scrubber, reported):
+            with scrubbing(sqlite, rate=1e6) as (scrubber, reported):
                 until(lambda: scrubber.passes == 1)
             (fault,) = reported
             assert 1 < fault.first < fault.last < 600 and "not readable" in str(fault)

@@ -8,8 +8,9 @@ import time
 from contextlib import closing, suppress
 from typing import NamedTuple
 
+from sketchbandits.service.log import open_view
 from sketchbandits.service.log.chain import ROWS_PER_PAGE, Row, judged
-from sketchbandits.service.log.contract import EventLog, LogDamaged, View
+from sketchbandits.service.log.contract import LogDamaged, View
 from sketchbandits.service.log.events import START, Position
 from sketchbandits.service.log.progress import Progress
 
@@ -133,10 +134,10 @@ def _found_alone(view: View, decision: int) -> list[tuple[int, int]]:
         return []
 
 
-def scanned(log: EventLog, progress: Progress) -> list[Fault]:
-    """All faults of a log."""
+def scanned(database: str, end: int, progress: Progress = lambda done, total: None) -> list[Fault]:
+    """All faults of a log that has at least ``end`` records."""
     scan = Scan()
-    with closing(log.view()) as view:
-        while scan.advance(view, log.last.seq):
-            progress(scan.position, log.last.seq)
+    with closing(open_view(database)) as view:
+        while scan.advance(view, end):
+            progress(scan.position, max(end, scan.position))
     return scan.faults

@@ -87,13 +87,6 @@ class PostgresLog(ChainedLog):
         """One verified record."""
         return next((checked(row[:5], row[5]) for row in self._asked(_NUMBERED, seq)), None)
 
-    def view(self) -> View:
-        """A connection that reads beside this log; close it before the log is closed."""
-        try:
-            return PostgresView(connect(self._database, read_only=True))
-        except psycopg.Error as error:
-            raise Unavailable(f"the database does not answer: {_words(error)}") from error
-
     def probe(self) -> None:
         """Raise `NotStored` where the log could not be written now."""
         self.heartbeat()
@@ -240,6 +233,11 @@ class PostgresLog(ChainedLog):
         raise Uncertain(
             f"what the log holds cannot be determined after a failure ({_words(error)}): open it again"
         ) from error
+
+
+def view_postgres(database: str) -> View:
+    """A connection that reads a log beside the process that writes it."""
+    return PostgresView(database)
 
 
 def cut_postgres(database: str, first: int) -> Cut:

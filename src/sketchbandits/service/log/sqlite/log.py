@@ -19,7 +19,7 @@ from sketchbandits.service.log.chain import (
     place_after,
     verified,
 )
-from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Uncertain, View
+from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Uncertain
 from sketchbandits.service.log.events import FORMAT, START, Kind, Position, Record
 from sketchbandits.service.log.sqlite.check import Unsound, make_sound
 from sketchbandits.service.log.sqlite.file import (
@@ -35,7 +35,7 @@ from sketchbandits.service.log.sqlite.file import (
     set_format,
 )
 from sketchbandits.service.log.sqlite.salvage import rebuild, repair_files
-from sketchbandits.service.log.sqlite.view import FOUND, SqliteView
+from sketchbandits.service.log.sqlite.view import FOUND
 from sketchbandits.service.log.sqlite.wal import sibling
 from sketchbandits.validate import whole
 
@@ -88,11 +88,6 @@ class SqliteLog(ChainedLog):
         with _explained(self._path):
             row = self._connection.execute(_BY_NUMBER, (seq,)).fetchone()
         return None if row is None else checked(row[:5], row[5])
-
-    def view(self) -> View:
-        """A connection that reads beside this log; close it before the log is closed."""
-        with _explained(self._path):
-            return SqliteView(connect(self._path, read_only=True), self._path)
 
     def probe(self) -> None:
         """Raise `NotStored` where the log could not be written now."""
