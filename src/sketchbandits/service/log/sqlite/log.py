@@ -1,8 +1,10 @@
 """The log in one SQLite file: nothing to set up, one fsync per group of events."""
 
+import errno
 import fcntl
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -57,10 +59,11 @@ class SqliteLog(ChainedLog):
         self._path = path
         if read_only and not path.exists():
             raise ValueError(f"database must be the file of a log, got {str(path)!r}, which is not there")
-        self._lock = None if read_only else _locked(path)
+        self._lock: IO[bytes] | None = None
         try:
-            with _explained(path):
+            with _explained(path), _room(path):
                 if not read_only:
+                    self._lock = _locked(path)
                     self.cuts += repair_files(path)
                 self._connection, self.last = self._opened()
         except BaseException:
@@ -266,3 +269,17 @@ def _explained(path: Path) -> Iterator[None]:
         raise LogDamaged(f"{path} is damaged: {error}") from None
     except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
         raise LogDamaged(f"{path} cannot be used: {error}") from error
+
+
+@contextmanager
+def _room(path: Path) -> Iterator[None]:
+    """Say so where opening the log fails for lack of space: for some files SQLite says only that they failed."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        name, free = getattr(error, "sqlite_errorname", ""), shutil.disk_usage(path.absolute().parent).free
+        full = name == "SQLITE_FULL" or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        if full or (name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")) and free < len(_PROBE)):
+            reason = f"its disk is full ({error}): nothing was changed; free some space there and start again"
+            raise OSError(reason) from error
+        raise
