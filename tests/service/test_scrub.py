@@ -58,7 +58,7 @@ class TestScrubber:
             assert scrubber.position == scrubber.total == 350 and scrubber.faults == reported == []
             assert scrubber.finished_at == pytest.approx(time.time(), abs=SECONDS)
         with closing(open_log(database)) as log:
-            assert scanned(database, log.last.seq) == []
+            assert scanned(database, log.last.seq) == ([], 350)
 
     @pytest.mark.parametrize(
         ("damage", "expected"),
@@ -86,7 +86,7 @@ class TestScrubber:
             with scrubbing(database, rate=1e6, every=0.0, end=lambda: log.last.seq) as (scrubber, reported):
                 until(lambda: scrubber.passes > 2)
                 assert ranges(reported) == ranges(scrubber.faults) == expected
-            assert ranges(scanned(database, log.last.seq)) == expected
+            assert ranges(scanned(database, log.last.seq)[0]) == expected
             assert content(database) == before
             assert all(str(fault.first) in str(fault) and not fault.in_index for fault in reported)
 
@@ -234,7 +234,7 @@ class TestIndex:
                     log.outcomes([one.decision])
                 assert set(log.outcomes([other.decision])) == {other.decision}
                 log.append([Event(Kind.REWARD, 5 * 10**12 + at, b"")])
-                (fault,) = scanned(str(indexed.path), log.last.seq)
+                ((fault,), _) = scanned(str(indexed.path), log.last.seq)
                 assert fault.in_index and ranges([fault])[0][0] == one.seq and NOT_INDEXED in str(fault)
 
     def test_a_page_of_records_that_cannot_be_read_is_passed_over(self, sqlite: str) -> None:

@@ -134,10 +134,10 @@ def _found_alone(view: View, decision: int) -> list[tuple[int, int]]:
         return []
 
 
-def scanned(database: str, end: int, progress: Progress = lambda done, total: None) -> list[Fault]:
-    """All faults of a log that has at least ``end`` records."""
+def scanned(database: str, end: int, progress: Progress = lambda done, total: None) -> tuple[list[Fault], int]:
+    """All faults of a log that has at least ``end`` records, and how many it has."""
     scan = Scan()
     with closing(open_view(database)) as view:
         while scan.advance(view, end):
             progress(scan.position, max(end, scan.position))
-    return scan.faults
+    return scan.faults, scan.position

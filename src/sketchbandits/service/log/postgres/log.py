@@ -114,6 +114,8 @@ class PostgresLog(ChainedLog):
         try:
             lock(self._connection, 0.0)
         except LogInUse:
+            if patience <= 0.0:
+                raise
             logger.warning("the log is open for writing in another process: waiting up to %.0f s for it", patience)
             lock(self._connection, patience)
         self.format, self._number = take_over(self._connection)
