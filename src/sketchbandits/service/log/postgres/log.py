@@ -101,8 +101,10 @@ class PostgresLog(ChainedLog):
         if number != self._number:
             raise self._taken_over()
         if self._ended_when_silent is not self._connection:
-            with _explained():
+            try:
                 end_when_silent(self._connection)
+            except psycopg.Error as error:
+                raise Unavailable(f"the database does not answer: {_words(error)}") from error
             self._ended_when_silent = self._connection
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from sketchbandits.service.log.chain import (
 )
 from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Uncertain
 from sketchbandits.service.log.events import FORMAT, START, Kind, Position, Record
-from sketchbandits.service.log.sqlite.check import Unsound, make_sound
+from sketchbandits.service.log.sqlite.check import Unsound, make_sound, refuse_other_tables
 from sketchbandits.service.log.sqlite.file import (
     UNREADABLE,
     connect,
@@ -132,6 +132,7 @@ class SqliteLog(ChainedLog):
             elif not (found := refuse_foreign(connection, self._path)):
                 raise LogDamaged(f"{self._path} is empty")
             else:
+                refuse_other_tables(connection)
                 self.format = found
             self._inode = os.stat(self._path).st_ino
             return connection, last_place(connection)
@@ -142,6 +143,7 @@ class SqliteLog(ChainedLog):
     def _make_usable(self, connection: sqlite3.Connection) -> None:
         """Make it a log of the current format whose index finds every outcome, or raise why it is damaged."""
         self.format = prepare(connection, self._path)
+        refuse_other_tables(connection)
         note = make_sound(connection)
         if note is not None:
             self.notes.append(note)

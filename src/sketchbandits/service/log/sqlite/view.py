@@ -31,7 +31,10 @@ class SqliteView:
     def rows(self, after: int, count: int) -> list[tuple[Any, ...]]:
         """Up to ``count`` rows with higher numbers, in order."""
         with self._explained():
-            return self._connection.execute(_ROWS, (after, count)).fetchall()
+            rows = self._connection.execute(_ROWS, (after, count)).fetchall()
+        if any(type(row[0]) is not int for row in rows):
+            raise LogDamaged(f"{self._path} cannot be read: its tables are not what was written")
+        return rows
 
     def found(self, decisions: Sequence[int]) -> list[tuple[int, int]]:
         """What the index of outcomes says of these decisions."""
