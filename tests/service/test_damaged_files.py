@@ -183,6 +183,20 @@ class TestDamagedFiles:
                 recovered(str(copy))
             assert files(copy.parent) == before
 
+    def test_a_file_that_sqlite_would_only_read_is_repaired(self, in_file: Wreck) -> None:
+        for place in (18, 19):
+            damaged = bytearray(in_file.main)
+            damaged[place] = 66
+            (cut,) = in_file.opened(main=bytes(damaged)) or [None]
+            assert cut is not None and cut.records == 0 and in_file.left == in_file.records
+
+    @pytest.mark.parametrize("place", [b"PRIMARY KEY", b"one_outcome ON", b"IS NOT NULL", b"chain INTEGER"])
+    def test_a_flip_in_the_description_of_the_tables_is_repaired(self, in_file: Wreck, place: bytes) -> None:
+        damaged = bytearray(in_file.main)
+        damaged[damaged.index(place, 3000)] ^= 2
+        (cut,) = in_file.opened(main=bytes(damaged)) or [None]
+        assert cut is not None and cut.records == 0 and in_file.left == in_file.records
+
     def test_nothing_can_be_chained_to_a_bad_end(self, sqlite: str) -> None:
         filled(sqlite, 20)
         tamper(sqlite, "UPDATE events SET body = x'00' WHERE seq = 20")

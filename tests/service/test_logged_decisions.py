@@ -68,3 +68,37 @@ def test_where_every_arm_was_always_there_no_sets_are_kept():
     assert log.decisions.chosen_from is None and log.decisions.final is None
     with pytest.raises(ValueError, match="bandit must be one of the log's: 'b'; got 'c'"):
         read_bandit(records((Kind.BANDIT, None, body_with_features(created, np.eye(2)))), "c")
+
+
+def test_a_reward_that_was_taken_back_is_missing_and_never_final():
+    config = {"exploration": 0.5, "deadline": 10.0, "default_reward": 0.125}
+    created = {"bandit": "b", "config": config, "ids": ["x", "y"], "t": 0.0}
+    log = read_bandit(
+        records(
+            (Kind.KEYS_REQUIRED, None, body({"t": 0.0})),
+            (Kind.BANDIT, None, body_with_features(created, np.eye(2))),
+            decision(1, [0, 1], [0.75, 0.25]),
+            reward(1, 0.5),
+            reward(2, 1e12),
+            (Kind.RETRACTED, None, body({"bandit": "b", "numbers": [2], "arms": [1], "rewards": [1e12], "t": 5.0})),
+            (Kind.ARMS_FREED, None, body({"bandit": "b", "arms": [1], "t": 50.0})),
+        ),
+        "b",
+    )
+    np.testing.assert_array_equal(log.decisions.rewards, [0.5, np.nan])
+    np.testing.assert_array_equal(log.decisions.final, [True, False])
+
+
+def test_a_bandit_that_was_deleted_and_made_again_is_the_last_one():
+    created = {"bandit": "b", "config": {"exploration": 0.5, "deadline": None}, "ids": ["x", "y"], "t": 0.0}
+    log = read_bandit(
+        records(
+            (Kind.BANDIT, None, body_with_features(created, np.eye(2))),
+            decision(1, [0], [0.75]),
+            (Kind.BANDIT_DELETED, None, body({"bandit": "b", "t": 1.0})),
+            (Kind.BANDIT, None, body_with_features(created | {"ids": ["z"]}, np.ones((1, 2)))),
+            decision(2, [0, 0], [1.0, 1.0]),
+        ),
+        "b",
+    )
+    assert log.ids == ["z"] and log.decisions.arms.tolist() == [0, 0]

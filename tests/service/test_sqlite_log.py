@@ -6,13 +6,27 @@ import signal
 import sqlite3
 import subprocess
 import types
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from event_logs import append_until_refused, database, event, postgres, recovered, running, server, sqlite
+from event_logs import (
+    append_until_refused,
+    database,
+    event,
+    filled,
+    postgres,
+    recovered,
+    running,
+    server,
+    sqlite,
+    tamper,
+)
 
 from sketchbandits.service.log import (
+    LogDamaged,
+    NotStored,
     Uncertain,
     open_log,
 )
@@ -32,6 +46,16 @@ while True:
     log.append([Event(Kind.REWARD, first + k, b"%d" % (first + k)) for k in range(1 + first % 5)])
     print(log.last.seq, flush=True)
 """
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 512 kB."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "none", tmp_path]
+    if os.geteuid() or subprocess.run(mount, check=False).returncode:
+        pytest.skip("a small disk can only be mounted by root")
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
 
 
 class TestSqlite:
@@ -63,23 +87,37 @@ class TestSqlite:
         assert recovered(sqlite) == (stored, [])
 
     @pytest.mark.process
-    def test_a_really_full_disk(self, tmp_path: Path) -> None:
-        if (
-            os.geteuid()
-            or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "none", tmp_path], check=False).returncode
-        ):
-            pytest.skip("a small disk can only be mounted by root")
-        try:
-            database, ballast = str(tmp_path / "events.db"), tmp_path / "ballast"
-            ballast.write_bytes(bytes(200_000))
-            with closing(open_log(database)) as log:
-                stored: list[Record] = []
-                assert append_until_refused(log, stored) == 3
-                ballast.unlink()
-                stored += log.append([event(90_000)])
-            assert recovered(database) == (stored, [])
-        finally:
-            subprocess.run(["umount", tmp_path], check=True)
+    def test_a_really_full_disk(self, small_disk: Path) -> None:
+        database, ballast = str(small_disk / "events.db"), small_disk / "ballast"
+        ballast.write_bytes(bytes(200_000))
+        with closing(open_log(database)) as log:
+            stored: list[Record] = []
+            assert append_until_refused(log, stored) == 3
+            with pytest.raises(NotStored, match="takes no file of 65,536 bytes"):
+                log.probe()
+            assert not list(small_disk.glob("*-probe"))
+            ballast.unlink()
+            log.probe()
+            stored += log.append([event(90_000)])
+        assert recovered(database) == (stored, [])
+
+    @pytest.mark.process
+    @pytest.mark.parametrize("left", [0, 4096, 8192, 16_384])
+    @pytest.mark.parametrize("known", [False, True], ids=["new", "of format 1"])
+    def test_a_start_on_a_full_disk(self, small_disk: Path, left: int, known: bool) -> None:
+        database, ballast = str(small_disk / "events.db"), small_disk / "ballast"
+        stored = filled(database, 20) if known else []
+        if known:
+            tamper(database, "PRAGMA user_version = 1")
+        with suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)) == 4096:
+                pass
+        os.truncate(ballast, ballast.stat().st_size - left)
+        for _ in range(2):
+            with pytest.raises(LogDamaged, match=r"events\.db cannot be used: its disk is full .* free some space"):
+                open_log(database)
+        ballast.unlink()
+        assert recovered(database) == (stored, [])
 
     def test_a_failed_flush_is_uncertain(self, sqlite: str) -> None:
         with closing(open_log(sqlite)) as opened:

@@ -12,7 +12,19 @@ from typing import Annotated
 import typer
 
 from sketchbandits import __version__
-from sketchbandits.cli import beyond, inspect, keys, log, precompile, replay, reproduce, serve, simulate, terminal
+from sketchbandits.cli import (
+    beyond,
+    inspect,
+    keys,
+    log,
+    migrate,
+    precompile,
+    replay,
+    reproduce,
+    serve,
+    simulate,
+    terminal,
+)
 from sketchbandits.precompile import cache_advice
 
 INTERRUPTED = "interrupted"
@@ -25,6 +37,7 @@ app.command("inspect")(inspect.command)
 app.command("serve")(serve.command)
 app.add_typer(keys.app, name="keys")
 app.command("log")(log.command)
+app.command("migrate")(migrate.command)
 app.command("replay")(replay.command)
 app.command("precompile")(precompile.command)
 

@@ -21,9 +21,8 @@ from sketchbandits.service.folder import CLOCK, KEYS, LOG_FILE, SNAPSHOTS
 from sketchbandits.service.keys import ADMIN, CLIENT, KeyRing, check_keys
 from sketchbandits.service.log import EventLog, open_log
 from sketchbandits.service.log.progress import Progress
-from sketchbandits.service.log.scrub import Scrubber
+from sketchbandits.service.log.scrub import RATE, Scrubber
 
-SCRUB_RATE = 2_000.0  # records per second
 CHECK_SECONDS = 1.0  # between looks at the machine's clock and at whether there is a first key
 
 logger = logging.getLogger("sketchbandits.service")
@@ -48,7 +47,7 @@ class Settings:
     connections_per_address: int | None = None  # three quarters of all if None
     access_log: Path | None = None  # one line of JSON per request
     memory: int = MEMORY  # bytes that the policy of one bandit may take
-    scrub_rate: float = SCRUB_RATE  # records per second that are read again and verified; 0 for none
+    scrub_rate: float = RATE  # records per second that are read again and verified; 0 for none
     remove_missing_arms: bool = False  # whether arms that are not in ``bandits`` any more are removed at the start
     bandits: tuple[CreateBandit, ...] = field(default=(), repr=False)  # created at the first start
 
@@ -128,7 +127,7 @@ class Service:
                 raise ValueError(refusal.message)
         await self.writer.builder.prepare(self.ledger)
         self._checking = asyncio.create_task(self._check())
-        self._scrub(database)
+        self._scrub(database, log)
         self.warm = True
 
     def _writer(self, log: EventLog, snapshots: Snapshots, clock: ServiceClock) -> Writer:
@@ -169,10 +168,12 @@ class Service:
                 await self.writer.require_keys()
             await asyncio.sleep(CHECK_SECONDS)
 
-    def _scrub(self, database: str) -> None:
+    def _scrub(self, database: str, log: EventLog) -> None:
         """Read the log again in the background, at a bounded rate."""
         if self.settings.scrub_rate > 0.0:
-            self.scrubber = Scrubber(database, rate=self.settings.scrub_rate, report=_report_damage)
+            self.scrubber = Scrubber(
+                database, rate=self.settings.scrub_rate, report=_report_damage, end=lambda: log.last.seq
+            )
             self._scrubbing = threading.Thread(
                 target=self.scrubber.run, args=(self._stop_scrub,), name="scrub", daemon=True
             )

@@ -53,7 +53,7 @@ def _newest(log: EventLog, snapshots: Snapshots) -> Kept:
             if (used := _numbers_used(log, position)) <= kept.ledger.next_number:
                 return kept
             snapshots.passed_over.append(
-                f"snapshot {position.seq}: its next decision is {kept.ledger.next_number}, the log has {used - 1} already"
+                f"snapshot {position.seq}: its next decision is {kept.ledger.next_number}, the log has {used - 1}"
             )
             continue
         if not log.cuts:

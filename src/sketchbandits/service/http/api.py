@@ -87,6 +87,7 @@ class App:
 
     def close(self) -> None:
         """Write what the logs still hold, after the last answer."""
+        self.large.stop()
         self.gate.failures.report()
         if self.access is not None:
             self.access.close()

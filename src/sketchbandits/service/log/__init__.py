@@ -14,6 +14,7 @@ from sketchbandits.service.log.contract import (
     View,
 )
 from sketchbandits.service.log.sqlite.log import SqliteLog, cut_sqlite
+from sketchbandits.service.log.sqlite.view import SqliteView
 
 __all__ = [
     "PATIENCE",
@@ -27,6 +28,7 @@ __all__ = [
     "View",
     "cut_back",
     "open_log",
+    "open_view",
 ]
 
 PATIENCE = 30.0  # seconds; a PostgreSQL server frees the lock of a service that has vanished in less
@@ -44,6 +46,13 @@ def open_log(database: str, *, read_only: bool = False, patience: float = PATIEN
     if database.startswith(_POSTGRES):
         return _postgres_log().PostgresLog(database, read_only=read_only, patience=patience)
     return SqliteLog(_file(database), read_only=read_only)
+
+
+def open_view(database: str) -> View:
+    """A connection that reads a log beside the process that writes it, also where it is damaged."""
+    if database.startswith(_POSTGRES):
+        return _postgres_log().view_postgres(database)
+    return SqliteView(_file(database))
 
 
 def cut_back(database: str, first: int) -> Cut:

@@ -36,11 +36,14 @@ class Cut(NamedTuple):
 
 
 class View(Protocol):
-    """A connection of its own that only reads, for one thread beside the writer's. What it returns is not verified.
+    """A connection that only reads, for one thread beside the writer's. What it returns is not verified.
 
     Every method raises `LogDamaged` where the database cannot read what is stored there, and can be called again for
     another place; `Unavailable` where it does not answer, and then this view is of no more use.
     """
+
+    def last(self) -> int:
+        """The number of the last row, 0 where there is none."""
 
     def rows(self, after: int, count: int) -> list[tuple[Any, ...]]:
         """Up to ``count`` rows with higher numbers, in order: seq, kind, decision, body, chain."""
@@ -55,8 +58,8 @@ class View(Protocol):
 class EventLog(Protocol):
     """Numbered, chained records of which none is lost once `append` has returned.
 
-    One thread at a time may call it, not always the same one; `read` and `view` may be called at any time by any
-    thread. A database on the network may not answer for a while: that is `Unavailable`.
+    One thread at a time may call it, not always the same one; `read` may be called at any time by any thread. A
+    database on the network may not answer for a while: that is `Unavailable`.
     """
 
     last: Position
@@ -88,9 +91,6 @@ class EventLog(Protocol):
 
     def record(self, seq: int) -> Record | None:
         """One verified record; raises `LogDamaged` if it is damaged, and the log can be used further."""
-
-    def view(self) -> View:
-        """A connection that reads beside this log; close it before the log is closed."""
 
     def probe(self) -> None:
         """Raise `NotStored` where the log could not be written now: a full disk, a database that only reads."""

@@ -27,7 +27,9 @@ def read_bandit(records: Iterable[Record], bandit: str) -> BanditLog:
     for record in records:
         data = parsed(record.body)
         end = data["t"]
-        if data["bandit"] == bandit:
+        if data.get("bandit") == bandit:
+            if record.kind == Kind.BANDIT:
+                reader = _Reader()  # an earlier one of this name was deleted
             reader.read(record, data)
         elif record.kind == Kind.BANDIT:
             others.add(data["bandit"])
@@ -50,6 +52,7 @@ class _Reader:
     probabilities: list[float] = field(default_factory=list)
     index_of: dict[int, int] = field(default_factory=dict)  # a decision's number: its index in `arms`
     rewards: dict[int, float] = field(default_factory=dict)  # by index in `arms`
+    retracted: set[int] = field(default_factory=set)  # indices in `arms`
     sets: dict[tuple[int, ...], int] = field(default_factory=dict)
     chosen_from: list[int] = field(default_factory=list)
     unrestricted: int | None = None  # the set of a decision that names none, until arms are added or removed
@@ -67,6 +70,8 @@ class _Reader:
             self.active[data["arms"]] = False
         elif record.kind == Kind.DECISION:
             self._decision(data)
+        elif record.kind == Kind.RETRACTED:
+            self.retracted.update(self.index_of[number] for number in data["numbers"])
         elif record.decision is not None:
             self.rewards[self.index_of[record.decision]] = data["reward"]
 
@@ -112,14 +117,22 @@ class _Reader:
         return BanditLog(self.config, self.ids, np.concatenate(self.features), decisions)
 
     def _final(self, end: float) -> Mask | None:
-        """Which decisions were made at least one deadline before the log ended; None without a deadline."""
+        """Which decisions were made at least one deadline before the log ended; None without a deadline.
+
+        One whose reward was taken back never gets its true one.
+        """
         deadline = self.config["deadline"]
-        return None if deadline is None else np.array(self.times, np.float64) <= end - deadline
+        if deadline is None:
+            return None
+        final = np.array(self.times, np.float64) <= end - deadline
+        final[list(self.retracted)] = False
+        return final
 
     def _rewards(self, final: Mask | None) -> Floats:
         """The rewards; a decision past its deadline has the default that the service records when it next can."""
         rewards = np.full(len(self.arms), np.nan)
         rewards[list(self.rewards)] = list(self.rewards.values())
+        rewards[list(self.retracted)] = np.nan
         if final is not None:
             rewards[final & np.isnan(rewards)] = self.config["default_reward"]
         return rewards

@@ -87,13 +87,6 @@ class PostgresLog(ChainedLog):
         """One verified record."""
         return next((checked(row[:5], row[5]) for row in self._asked(_NUMBERED, seq)), None)
 
-    def view(self) -> View:
-        """A connection that reads beside this log; close it before the log is closed."""
-        try:
-            return PostgresView(connect(self._database, read_only=True))
-        except psycopg.Error as error:
-            raise Unavailable(f"the database does not answer: {_words(error)}") from error
-
     def probe(self) -> None:
         """Raise `NotStored` where the log could not be written now."""
         self.heartbeat()
@@ -108,8 +101,10 @@ class PostgresLog(ChainedLog):
         if number != self._number:
             raise self._taken_over()
         if self._ended_when_silent is not self._connection:
-            with _explained():
+            try:
                 end_when_silent(self._connection)
+            except psycopg.Error as error:
+                raise Unavailable(f"the database does not answer: {_words(error)}") from error
             self._ended_when_silent = self._connection
 
     def close(self) -> None:
@@ -121,6 +116,8 @@ class PostgresLog(ChainedLog):
         try:
             lock(self._connection, 0.0)
         except LogInUse:
+            if patience <= 0.0:
+                raise
             logger.warning("the log is open for writing in another process: waiting up to %.0f s for it", patience)
             lock(self._connection, patience)
         self.format, self._number = take_over(self._connection)
@@ -240,6 +237,11 @@ class PostgresLog(ChainedLog):
         raise Uncertain(
             f"what the log holds cannot be determined after a failure ({_words(error)}): open it again"
         ) from error
+
+
+def view_postgres(database: str) -> View:
+    """A connection that reads a log beside the process that writes it."""
+    return PostgresView(database)
 
 
 def cut_postgres(database: str, first: int) -> Cut:

@@ -33,8 +33,8 @@ _SESSION = {
 }
 _IDLE = "20s"  # how long a writer that has called `heartbeat` may be silent
 _OWNER = """
-CREATE TABLE IF NOT EXISTS events_owner (one boolean PRIMARY KEY CHECK (one), number bigint NOT NULL);
-INSERT INTO events_owner VALUES (true, 0) ON CONFLICT DO NOTHING;
+CREATE TABLE events_owner (one boolean PRIMARY KEY CHECK (one), number bigint NOT NULL);
+INSERT INTO events_owner VALUES (true, 0);
 """
 _TABLES = f"""
 CREATE TABLE events (seq bigint PRIMARY KEY, kind smallint NOT NULL, decision bigint, body bytea NOT NULL,
@@ -118,8 +118,10 @@ def take_over(connection: Connection) -> tuple[int, int]:
     """
     with connection.transaction():
         version = refuse_format(connection)
-        connection.execute(_OWNER)
-        connection.execute("UPDATE events_format SET version = %s WHERE version <> %s", (FORMAT, FORMAT))
+        if connection.execute("SELECT to_regclass('events_owner')").fetchone() == (None,):
+            connection.execute(_OWNER)  # which takes the right to make tables, once
+        if version != FORMAT:
+            connection.execute("UPDATE events_format SET version = %s", (FORMAT,))
         row = connection.execute("UPDATE events_owner SET number = number + 1 RETURNING number").fetchone()
         assert row is not None
         return version, int(row[0])

@@ -8,7 +8,7 @@ import psycopg
 
 from sketchbandits.service.log.chain import COLUMNS
 from sketchbandits.service.log.contract import LogDamaged, Unavailable
-from sketchbandits.service.log.postgres.tables import Connection
+from sketchbandits.service.log.postgres.tables import connect, last_place
 
 _ROWS = f"SELECT {COLUMNS} FROM events WHERE seq > %s ORDER BY seq LIMIT %s"
 _FOUND = "SELECT decision, seq FROM events WHERE decision = ANY(%s::bigint[])"
@@ -17,9 +17,18 @@ _FOUND = "SELECT decision, seq FROM events WHERE decision = ANY(%s::bigint[])"
 class PostgresView:
     """See `View` for what each method promises."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        connection.execute("SET enable_seqscan = off")  # what is found is found by the index
+    def __init__(self, database: str) -> None:
+        try:
+            self._connection = connect(database, read_only=True)
+        except psycopg.Error as error:
+            raise Unavailable(f"the database does not answer: {_words(error)}") from error
+        with self._explained():
+            self._connection.execute("SET enable_seqscan = off")  # what is found is found by the index
+
+    def last(self) -> int:
+        """The number of the last row, 0 where there is none."""
+        with self._explained():
+            return last_place(self._connection).seq
 
     def rows(self, after: int, count: int) -> list[tuple[Any, ...]]:
         """Up to ``count`` rows with higher numbers, in order."""
@@ -40,7 +49,12 @@ class PostgresView:
         try:
             yield
         except psycopg.Error as error:
-            words = str(error).partition("\n")[0]
             if self._connection.closed or isinstance(error, psycopg.OperationalError):
-                raise Unavailable(f"the database does not answer: {words}") from error
-            raise LogDamaged(f"the log cannot be read there: {words}") from error
+                self._connection.close()
+                raise Unavailable(f"the database does not answer: {_words(error)}") from error
+            raise LogDamaged(f"the log cannot be read there: {_words(error)}") from error
+
+
+def _words(error: Exception) -> str:
+    """The first line of a message; the rest repeats the statement."""
+    return str(error).partition("\n")[0]

@@ -8,11 +8,18 @@ import sqlite3
 
 from sketchbandits.service.log.chain import BadRecord, paged, verified
 from sketchbandits.service.log.events import START
-from sketchbandits.service.log.sqlite.file import UNREADABLE, malformed, page_of_rows
+from sketchbandits.service.log.sqlite.file import TABLES, UNREADABLE, malformed, page_of_rows
 
 
 class Unsound(Exception):
     """Pages of the file contradict each other."""
+
+
+def refuse_other_tables(connection: sqlite3.Connection) -> None:
+    """Raise `Unsound` where the names and columns of the tables are not those of a log: SQLite uses what it finds."""
+    found = connection.execute("SELECT sql FROM sqlite_master WHERE name IN ('events', 'one_outcome')").fetchall()
+    if {sql for (sql,) in found} != set(TABLES):
+        raise Unsound("the description of its tables is not what was written")
 
 
 def make_sound(connection: sqlite3.Connection) -> str | None:

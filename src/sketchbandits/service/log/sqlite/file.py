@@ -17,13 +17,12 @@ APPLICATION = 0x5342_4C47  # "SBLG", in the file's header
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 _MALFORMED = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_IOERR_READ", "SQLITE_IOERR_SHORT_READ")
 _SECONDS_TO_WAIT = 10.0  # for a lock of SQLite's own, held for moments
-_TABLES = (
+TABLES = (
     "CREATE TABLE events (seq INTEGER PRIMARY KEY, kind INTEGER NOT NULL, decision INTEGER, "
     "body BLOB NOT NULL, chain INTEGER NOT NULL)",
     "CREATE UNIQUE INDEX one_outcome ON events (decision) WHERE decision IS NOT NULL",
-    f"PRAGMA application_id = {APPLICATION}",
-    f"PRAGMA user_version = {FORMAT}",
 )
+_SETTINGS = (f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {FORMAT}")
 
 
 def connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
@@ -76,7 +75,7 @@ def refuse_format(path: Path, application: int, version: int) -> None:
 def _make(connection: sqlite3.Connection, records: Iterable[Record]) -> None:
     """The tables of a log, and its first records, in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
-    for statement in _TABLES:
+    for statement in (*TABLES, *_SETTINGS):
         connection.execute(statement)
     connection.executemany(f"INSERT INTO events ({COLUMNS}) VALUES (?, ?, ?, ?, ?)", records)
     connection.execute("COMMIT")

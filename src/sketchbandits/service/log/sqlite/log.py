@@ -1,8 +1,10 @@
 """The log in one SQLite file: nothing to set up, one fsync per group of events."""
 
+import errno
 import fcntl
 import json
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -19,9 +21,9 @@ from sketchbandits.service.log.chain import (
     place_after,
     verified,
 )
-from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Uncertain, View
+from sketchbandits.service.log.contract import Cut, LogDamaged, LogInUse, NotStored, Uncertain
 from sketchbandits.service.log.events import FORMAT, START, Kind, Position, Record
-from sketchbandits.service.log.sqlite.check import Unsound, make_sound
+from sketchbandits.service.log.sqlite.check import Unsound, make_sound, refuse_other_tables
 from sketchbandits.service.log.sqlite.file import (
     UNREADABLE,
     connect,
@@ -35,7 +37,7 @@ from sketchbandits.service.log.sqlite.file import (
     set_format,
 )
 from sketchbandits.service.log.sqlite.salvage import rebuild, repair_files
-from sketchbandits.service.log.sqlite.view import FOUND, SqliteView
+from sketchbandits.service.log.sqlite.view import FOUND
 from sketchbandits.service.log.sqlite.wal import sibling
 from sketchbandits.validate import whole
 
@@ -57,10 +59,11 @@ class SqliteLog(ChainedLog):
         self._path = path
         if read_only and not path.exists():
             raise ValueError(f"database must be the file of a log, got {str(path)!r}, which is not there")
-        self._lock = None if read_only else _locked(path)
+        self._lock: IO[bytes] | None = None
         try:
-            with _explained(path):
+            with _explained(path), _room(path):
                 if not read_only:
+                    self._lock = _locked(path)
                     self.cuts += repair_files(path)
                 self._connection, self.last = self._opened()
         except BaseException:
@@ -88,11 +91,6 @@ class SqliteLog(ChainedLog):
         with _explained(self._path):
             row = self._connection.execute(_BY_NUMBER, (seq,)).fetchone()
         return None if row is None else checked(row[:5], row[5])
-
-    def view(self) -> View:
-        """A connection that reads beside this log; close it before the log is closed."""
-        with _explained(self._path):
-            return SqliteView(connect(self._path, read_only=True), self._path)
 
     def probe(self) -> None:
         """Raise `NotStored` where the log could not be written now."""
@@ -134,6 +132,7 @@ class SqliteLog(ChainedLog):
             elif not (found := refuse_foreign(connection, self._path)):
                 raise LogDamaged(f"{self._path} is empty")
             else:
+                refuse_other_tables(connection)
                 self.format = found
             self._inode = os.stat(self._path).st_ino
             return connection, last_place(connection)
@@ -144,6 +143,7 @@ class SqliteLog(ChainedLog):
     def _make_usable(self, connection: sqlite3.Connection) -> None:
         """Make it a log of the current format whose index finds every outcome, or raise why it is damaged."""
         self.format = prepare(connection, self._path)
+        refuse_other_tables(connection)
         note = make_sound(connection)
         if note is not None:
             self.notes.append(note)
@@ -271,3 +271,17 @@ def _explained(path: Path) -> Iterator[None]:
         raise LogDamaged(f"{path} is damaged: {error}") from None
     except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
         raise LogDamaged(f"{path} cannot be used: {error}") from error
+
+
+@contextmanager
+def _room(path: Path) -> Iterator[None]:
+    """Say so where opening the log fails for lack of space: for some files SQLite says only that they failed."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        name, free = getattr(error, "sqlite_errorname", ""), shutil.disk_usage(path.absolute().parent).free
+        full = name == "SQLITE_FULL" or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+        if full or (name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")) and free < len(_PROBE)):
+            reason = f"its disk is full ({error}): nothing was changed; free some space there and start again"
+            raise OSError(reason) from error
+        raise

@@ -39,6 +39,7 @@ def read_header(database: Path) -> Header:
     size = int.from_bytes(data[16:18])
     size = 65536 if size == 1 else size
     whole = len(data) == 100 and data.startswith(_MAGIC) and size >= 512 and size & (size - 1) == 0
+    whole = whole and data[18] in (1, 2) and data[19] in (1, 2)  # with others SQLite would only read the file
     if not whole:
         return Header(False, PAGE_SIZE, 0, 0, 0, 0)
     pages = int.from_bytes(data[28:32]) if data[24:28] == data[92:96] else 0

@@ -9,7 +9,7 @@ from typing import Any
 
 from sketchbandits.service.log.chain import COLUMNS
 from sketchbandits.service.log.contract import LogDamaged, Unavailable
-from sketchbandits.service.log.sqlite.file import UNREADABLE, malformed
+from sketchbandits.service.log.sqlite.file import UNREADABLE, connect, last_place, malformed
 
 _ROWS = f"SELECT {COLUMNS} FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
 FOUND = "SELECT decision, seq FROM events INDEXED BY one_outcome WHERE decision IN (SELECT value FROM json_each(?))"
@@ -18,13 +18,23 @@ FOUND = "SELECT decision, seq FROM events INDEXED BY one_outcome WHERE decision 
 class SqliteView:
     """See `View` for what each method promises. No transaction stays open, so that the write-ahead log can be reset."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        self._connection, self._path = connection, path
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._explained():
+            self._connection = connect(path, read_only=True)
+
+    def last(self) -> int:
+        """The number of the last row, 0 where there is none."""
+        with self._explained():
+            return last_place(self._connection).seq
 
     def rows(self, after: int, count: int) -> list[tuple[Any, ...]]:
         """Up to ``count`` rows with higher numbers, in order."""
         with self._explained():
-            return self._connection.execute(_ROWS, (after, count)).fetchall()
+            rows = self._connection.execute(_ROWS, (after, count)).fetchall()
+        if any(type(row[0]) is not int for row in rows):
+            raise LogDamaged(f"{self._path} cannot be read: its tables are not what was written")
+        return rows
 
     def found(self, decisions: Sequence[int]) -> list[tuple[int, int]]:
         """What the index of outcomes says of these decisions."""
