@@ -57,10 +57,9 @@ def _print_snapshots(folder: Path) -> None:
         from sketchbandits.service.bandits import snapshots  # the packages of a service are an extra
     except ModuleNotFoundError:
         return
-    readable = getattr(snapshots, "READABLE", (snapshots.FORMAT,))
     for number in snapshot_numbers(folder):
         found = _format_of(folder / str(number))
-        if found not in readable:
+        if found not in snapshots.READABLE:
             named = "an unknown format" if found is None else f"format {found}"
             print(f"snapshot {number:,} has {named}: it is ignored, and written again by the service")
 

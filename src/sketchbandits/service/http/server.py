@@ -117,9 +117,10 @@ def serve(settings: Settings, bound: socket.socket, ready: Callable[[Service], N
     before = os.umask(0o077)  # files are readable for their owner alone
     try:
         service = Service(settings)
-        server = Server(make_config(make_app(service)), Connections(*limits(settings), service.connections))
-        with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
-            runner.run(_serve(service, server, bound, ready, progress))
+        with contextlib.closing(make_app(service)) as app:
+            server = Server(make_config(app), Connections(*limits(settings), service.connections))
+            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+                runner.run(_serve(service, server, bound, ready, progress))
     finally:
         os.umask(before)
 
