@@ -69,7 +69,9 @@ def test_a_reward_of_1e12_taken_back_leaves_what_was_there(rules):
         (decision,) = clean.decide(available=(arm,))
         clean.reward(decision, value)
     if rules.get("policy") != "soful":  # a sketch depends on the order in which it has seen arms
-        np.testing.assert_allclose(bandit.policy.estimates(), clean.ledger.bandits["default"].policy.estimates(), atol=1e-9)
+        np.testing.assert_allclose(
+            bandit.policy.estimates(), clean.ledger.bandits["default"].policy.estimates(), atol=1e-9
+        )
     learned(logged, values[20:])
     same_after_replay(logged)
 
@@ -135,7 +137,9 @@ def test_new_bandits_have_a_range_and_old_records_have_none():
     assert BanditConfig.from_json(config.to_json()) == config
     old = {name: value for name, value in config.to_json().items() if name != "reward_range"}
     assert BanditConfig.from_json(old).reward_range is None
-    assert config.allows(BanditConfig.from_json({**config.recorded(config.build(ARMS)).to_json(), "reward_range": None}))
+    assert config.allows(
+        BanditConfig.from_json({**config.recorded(config.build(ARMS)).to_json(), "reward_range": None})
+    )
 
 
 def test_a_deleted_bandit_is_gone_and_its_name_free():
@@ -169,7 +173,9 @@ def test_freed_arms_leave_what_they_taught(rules):
     bandit, twin = logged.ledger.bandits["default"], kept.ledger.bandits["default"]
     assert answer["freed"] == 16 and bandit.policy.n_arms < 30 + 8
     np.testing.assert_allclose(
-        [bandit.bounds[bandit.places.of(arm)] for arm in bandit.active], [twin.bounds[arm] for arm in twin.active], rtol=1e-9
+        [bandit.bounds[bandit.places.of(arm)] for arm in bandit.active],
+        [twin.bounds[arm] for arm in twin.active],
+        rtol=1e-9,
     )
     assert logged.operate(FreeArms("default"))["freed"] == 0
     for each in (logged, kept):
