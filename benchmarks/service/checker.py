@@ -16,9 +16,9 @@ Nothing of the service is imported, and policies only to load snapshots. It chec
 
 It prints the first inconsistency, if there is one, and then exits with code 1.
 
-A bandit plans the requests of a group at one time of the clock: its consecutive decisions and rewards with the same time
-are a group, and its decisions know nothing of its rewards. What is not compared (after arms of a policy whose twin
-cannot follow that were freed, or after a late retraction) is said in the summary.
+A bandit plans the requests of a group at one time of the clock: its consecutive decisions and rewards with the same
+time are a group, and its decisions know nothing of its rewards. What is not compared (after arms were freed of a policy
+whose twin cannot follow that, or after a late retraction) is said in the summary.
 """
 
 import argparse

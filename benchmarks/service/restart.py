@@ -43,7 +43,8 @@ class Writer:
         self.now = time.time() - 86_400.0
         arms = correlated_arms(n_arms=N_ARMS, dim=DIMENSION, group_size=10, normalize="max", seed=0)
         ids = tuple(f"a{i}" for i in range(N_ARMS))
-        self.store([plan_operation(self.ledger, CreateBandit("default", BanditConfig(reward_range=None), ids, arms), self.now)[0]])
+        create = CreateBandit("default", BanditConfig(reward_range=None), ids, arms)
+        self.store([plan_operation(self.ledger, create, self.now)[0]])
 
     def store(self, changes):
         """Commit, then apply."""

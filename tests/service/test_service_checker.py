@@ -27,19 +27,20 @@ from sketchbandits.service.log.events import START, Event, Kind, chained
 
 ROUNDS = 30
 RULES = {
-    "scales": {"policy": "multiscale", "pending": 6, "options": {"sketch_size": 2, "budget": 100}, "reward_range": None},
-    "coins": {
-        "policy": "ucb1", "exploration": 0.4, "deadline": 1.0, "default_reward": -0.5, "seed": 3, "reward_range": (-9, 9)
-    },
-    "linear": {"policy": "oful", "pending": 4, "options": {"radius": "logdet", "ridge": 0.7}, "reward_range": None},
-}  # fmt: skip
+    "scales": {"policy": "multiscale", "pending": 6, "options": {"sketch_size": 2, "budget": 100}},
+    "coins": {"policy": "ucb1", "exploration": 0.4, "deadline": 1.0, "default_reward": -0.5, "seed": 3},
+    "linear": {"policy": "oful", "pending": 4, "options": {"radius": "logdet", "ridge": 0.7}},
+}
+RANGES = {"scales": None, "coins": (-9.0, 9.0), "linear": None}
 
 
 async def write(state):
     """Groups of requests on three bandits, with keys, batches, availability, defaults, arms that come and go and are
     freed, rewards that are taken back, a bandit that is deleted, and API keys from the middle on.
     """
-    bandits = [CreateBandit(name, BanditConfig(**rules), IDS, ARMS) for name, rules in RULES.items()]
+    bandits = [
+        CreateBandit(name, BanditConfig(**rules, reward_range=RANGES[name]), IDS, ARMS) for name, rules in RULES.items()
+    ]
     rng, waiting, rewarded = np.random.default_rng(4), [], {name: [] for name in RULES}
     async with service_at(state, *bandits, snapshot_every=60) as (service, client):
 
