@@ -68,7 +68,7 @@ class Uncrashed:
             key, by = change.data.get("key"), change.data.get("by")
             requests.append(Decide(bandit.name, ids, key, len(change.data["arms"]), by))
         first = entries[0][1].data
-        plan = _planned(self.ledger, requests, first["t"], first["n"])
+        plan = planned(self.ledger, requests, first["t"], first["n"])
         for (seq, logged), mine in zip(entries, plan.changes, strict=True):
             self.decisions += len(logged.data["arms"])
             if any(logged.data[what] != mine.data[what] for what in ("n", "arms", "bounds", "p")):
@@ -76,13 +76,13 @@ class Uncrashed:
 
     def next_decisions(self, bandit, count, number):
         """What the service is going to decide next, the first decision having this number."""
-        (change,) = _planned(self.ledger, [Decide(bandit, None, None, count)], 0.0, number).changes
+        (change,) = planned(self.ledger, [Decide(bandit, None, None, count)], 0.0, number).changes
         own = self.ledger.bandits[bandit]
         data = change.data
         return [(own.ids[arm], bound, p) for arm, bound, p in zip(data["arms"], data["bounds"], data["p"], strict=True)]
 
 
-def _planned(ledger, requests, now, number):
+def planned(ledger, requests, now, number):
     """What a bandit plans for these requests, its decisions beginning with this number."""
     group = GroupPlan(ledger, requests, NO_FACTS, now, first=number)
     for _ in group.steps():
