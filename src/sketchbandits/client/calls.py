@@ -249,7 +249,7 @@ def create_bandit(
         "default_reward": default_reward,
         "pending": pending,
     }
-    body = {"name": name, "arms": _arms(ids, features)} | {k: v for k, v in given.items() if v is not None}
+    body: Json = {"name": name, "arms": _arms(ids, features)} | {k: v for k, v in given.items() if v is not None}
     if reward_range != REWARD_RANGE:  # the default is left out: version 0.1.0 does not know the field
         body["reward_range"] = None if reward_range is None else _range(reward_range)
     return _change("POST", "/v1/bandits", lambda answer: _made(Bandit, answer), body=body)
