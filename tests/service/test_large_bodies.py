@@ -6,11 +6,11 @@ import sys
 
 import numpy as np
 import pytest
-from pydantic import TypeAdapter
 from service_tools import run
 
 from sketchbandits.service.bandits.requests import Refusal
-from sketchbandits.service.http import bodies, large_bodies, reading
+from sketchbandits.service.http import body_process, large_bodies, reading
+from sketchbandits.service.http.bodies import BodyType
 from sketchbandits.service.http.large_bodies import LARGE, MODELS, LargeBodies
 from sketchbandits.service.http.responses import HttpRefusal
 from sketchbandits.service.http.schemas import ArmsRequest, BanditRequest, DecisionRequest
@@ -33,13 +33,13 @@ def body(value):
 def in_a_child(model, data):
     """Both sides of the conversation, without a process between them."""
     name = next(name for name, known in MODELS.items() if known is model)
-    answer = b"".join(bodies.answer(bytearray(name.encode() + b"\n" + data)))
+    answer = b"".join(body_process.answer(bytearray(name.encode() + b"\n" + data)))
     return large_bodies._read(model, io.BufferedReader(io.BytesIO(answer)))
 
 
 def here(model, data):
     try:
-        found = reading.parsed(TypeAdapter(model), data)
+        found = BodyType((model,)).parse(data)
         return found, table_of(found.arms)
     except Refusal as refusal:
         return refusal
@@ -90,14 +90,14 @@ def test_a_body_beyond_memory_is_refused(monkeypatch):
     def fail(body_type, data):
         raise MemoryError
 
-    monkeypatch.setattr(bodies, "parsed", fail)
+    monkeypatch.setattr(BodyType, "parse", fail)
     found = in_a_child(ArmsRequest, b"{}")
     assert isinstance(found, HttpRefusal) and found.status == 413 and "GiB" in found.message
 
 
 def test_only_models_of_the_table_can_be_asked_for():
     with pytest.raises(KeyError):
-        list(bodies.answer(bytearray(b"os.system\n{}")))
+        list(body_process.answer(bytearray(b"os.system\n{}")))
 
 
 def test_only_large_bodies_with_arms_go_to_a_child():
@@ -126,10 +126,10 @@ def test_a_real_child_parses_and_refuses_and_is_held_to_its_time():
     assert len(good) > LARGE
 
     async def both():
-        large, adapter = LargeBodies(), TypeAdapter(ArmsRequest)
-        found = await reading.parse_body(adapter, good, (ArmsRequest,), large)
+        large, body_type = LargeBodies(), BodyType((ArmsRequest,))
+        found = await reading.parse_body(body_type, good, large)
         with pytest.raises(HttpRefusal) as caught:
-            await reading.parse_body(adapter, bad, (ArmsRequest,), large)
+            await reading.parse_body(body_type, bad, large)
         with pytest.raises(Refusal, match=r"longer than 0.05 seconds"):
             await LargeBodies(seconds=0.05).parse(ArmsRequest, good)
         return found, caught.value
