@@ -2,8 +2,8 @@
 
 A call is repeated where that is safe and may help: no connection, no answer in time, 429, 502, 503, 504; with the pause
 that the service asks for, else with exponential backoff and full jitter. Decisions carry an idempotency key, so a lost
-answer never makes a second decision; rewards and retractions are idempotent by themselves. What the service refuses (other 4xx) is
-never sent again, and changes of arms and bandits only where the first was certainly not carried out.
+answer never makes a second decision; rewards and retractions are idempotent by themselves. What the service refuses
+(other 4xx) is never sent again, and changes of arms and bandits only where the first was certainly not carried out.
 """
 
 import asyncio

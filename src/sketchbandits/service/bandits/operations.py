@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sketchbandits.service.bandits.bandit import Bandit
+from sketchbandits.service.bandits.bandit import Bandit, bytes_of
 from sketchbandits.service.bandits.changes import Change
 from sketchbandits.service.bandits.config import checked_name
 from sketchbandits.service.bandits.ledger import Built, Ledger
@@ -89,10 +89,10 @@ def _remove(bandit: Bandit, operation: RemoveArms, data: dict[str, Any]) -> Plan
 
 def _free(bandit: Bandit, data: dict[str, Any]) -> Planned:
     arms = bandit.freeable()
-    answer = {"freed": len(arms), "memory_bytes": bandit.state_bytes}
     if not arms:
-        return Planned(None, None, answer)
+        return Planned(None, None, {"freed": 0, "memory_bytes": bandit.state_bytes})
     freed = bandit.without_memory_of(arms)
+    answer = {"freed": len(arms), "memory_bytes": bytes_of(freed.policy)}
     return Planned(Change(Kind.ARMS_FREED, None, data | {"arms": arms}), freed, answer)
 
 
