@@ -1,4 +1,4 @@
-"""A child process in a sandbox that does not let it lower its priority, as the systemd unit of version 0.1.0 was one."""
+"""A child process in a sandbox that does not let it lower its priority."""
 
 import os
 

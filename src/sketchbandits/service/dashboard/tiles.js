@@ -14,7 +14,7 @@ const TILES = [
     name: "rewards",
     label: "Rewards",
     value: ({ bandit }) => short(bandit.rewards),
-    note: ({ lastMinute }) => `${count(lastMinute.rewards)} last minute`,
+    note: ({ bandit, lastMinute }) => `${count(lastMinute.rewards)} last minute${takenBack(bandit)}`,
   },
   {
     name: "mean",
@@ -53,6 +53,10 @@ const TILES = [
     note: ({ queue }) => `of at most ${count(queue.limit)}`,
   },
 ];
+
+function takenBack({ retracted }) {
+  return retracted > 0 ? `, ${short(retracted)} taken back` : "";
+}
 
 const NO_MINUTE = { decisions: 0, rewards: 0 };
 
