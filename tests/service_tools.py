@@ -87,6 +87,6 @@ class Process:
         return self.process.wait(PATIENCE)
 
 
-def write_arms(path):
-    np.save(path, ARMS)
+def write_arms(path, arms=ARMS):
+    np.save(path, arms)
     return path

@@ -288,7 +288,7 @@ def test_damage_behind_a_snapshot_ends_neither_the_service_nor_its_restarts(tmp_
     async def make():
         async with service_at(state) as (_, client):
             (decision,) = (await client.post("/v1/decisions", json={"key": "k"})).json()["decisions"]
-            body = {"decision_id": decision["decision_id"], "reward": 0.625}
+            body = {"decision_id": decision["decision_id"], "reward": 0.6251953125}
             assert (await client.post("/v1/rewards", json=body)).status_code == 200
             for _ in range(200):
                 await client.post("/v1/decisions", json={})
@@ -307,8 +307,8 @@ def test_damage_behind_a_snapshot_ends_neither_the_service_nor_its_restarts(tmp_
 
     body = run(make())
     log = (state / "events.db").read_bytes()
-    assert log.count(b"0.625") == 1
-    (state / "events.db").write_bytes(log.replace(b"0.625", b"0.626"))
+    assert log.count(b"0.6251953125") == 1
+    (state / "events.db").write_bytes(log.replace(b"0.6251953125", b"0.6261953125"))
     run(check(body))
 
 

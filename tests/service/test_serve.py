@@ -13,8 +13,9 @@ import urllib.error
 import urllib.request
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from service_tools import COMPILED, PATIENCE, Process, bandit, run, write_arms
+from service_tools import ARMS, COMPILED, PATIENCE, Process, bandit, run, write_arms
 from test_ledger import state_of
 
 from sketchbandits.cli.main import main
@@ -209,11 +210,13 @@ def test_a_state_folder_has_one_service_and_keeps_its_rules(tmp_path, arms, comm
     assert service.stop(signal.SIGTERM) == 0
     done = command("serve", "--state", state, "--port", 0, "--arms", arms, "--policy", "oful")
     assert done.returncode == 2 and "must keep the rules" in done.stderr
-    other = tmp_path / "other.npy"
-    other.write_bytes(arms.read_bytes()[:-8] + b"\0" * 8)
+    other = write_arms(tmp_path / "other.npy", ARMS[:, :-1])
     done = command("serve", "--state", state, "--port", 0, "--arms", other, *UCB1)
-    assert done.returncode == 2 and "--arms must be those" in done.stderr
-    again = Process(state, "--arms", arms, *UCB1)
+    assert done.returncode == 2 and "--arms must have the 5 features" in done.stderr
+    more = write_arms(tmp_path / "more.npy", np.concatenate([ARMS[1:], ARMS[:2] * 0.5]))
+    again = Process(state, "--arms", more, *UCB1)
+    assert "other features" in again.text() and "arm '12': new in the file: added" in again.text()
+    assert ask(again.address, "/v1/bandits")["bandits"][0]["arms"] == len(ARMS) + 1
     assert again.stop(signal.SIGTERM) == 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numba
 import numpy as np
-import scipy
+import scipy.linalg  # loads its linear algebra, so that it is always among those that are found
 from threadpoolctl import threadpool_info
 
 from sketchbandits import __version__
