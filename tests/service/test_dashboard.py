@@ -103,7 +103,7 @@ def test_shows_the_numbers(open_dashboard: OpenDashboard) -> None:
         "defaults": ("12,000", "1% of rewards"),
         "p50": ("0.42 ms", "2K requests"),
         "p99": ("12.3 ms", "99.9%: 1.25 s"),
-        "queue": ("3", "of at most 1,024"),
+        "queue": ("3", "at most 1,024 per bandit"),
     }
     for name, (value, note) in tiles.items():
         text(tab, f"#tile-{name} .value", value)

@@ -3,12 +3,15 @@
 import time
 
 import pytest
-from service_tools import PATIENCE, bandit, run, service_at
+from service_tools import ARMS, IDS, PATIENCE, bandit, run, service_at
 from test_children import answered
+from test_ledger import LoggedLedger, state_of
 
+from sketchbandits.service.bandits.config import BanditConfig
+from sketchbandits.service.bandits.requests import CreateBandit, DeleteBandit, Retract
 from sketchbandits.service.children import Children
 
-ARMS = [{"id": "x", "features": [1.0, 0.0]}, {"id": "y", "features": [0.0, 1.0]}]
+TWO = [{"id": "x", "features": [1.0, 0.0]}, {"id": "y", "features": [0.0, 1.0]}]
 
 
 def test_a_change_may_take_longer_than_a_decision(tmp_path, monkeypatch):
@@ -22,7 +25,7 @@ def test_a_change_may_take_longer_than_a_decision(tmp_path, monkeypatch):
                 "build",
                 lambda ledger, operation, function: build(ledger, operation, lambda: (time.sleep(0.5), function())[1]),
             )
-            body = {"name": "second", "policy": "ucb1", "arms": ARMS}
+            body = {"name": "second", "policy": "ucb1", "arms": TWO}
             return await client.post("/v1/bandits", json=body)
 
     assert run(create()).status_code == 201
@@ -49,3 +52,19 @@ def test_a_child_that_may_not_lower_its_priority_works_nevertheless():
         return await children.ask([b"echo ", b"all of it"], answered)
 
     assert run(ask())[1] == b"all of it"
+
+
+def test_rewards_of_a_deleted_bandit_are_not_those_of_its_successor():
+    logged = LoggedLedger()
+    (old,) = logged.decide()
+    assert logged.reward(old, 0.5) == "accepted"
+    logged.time += 1.0
+    logged.operate(DeleteBandit("default"))
+    logged.time += 1.0
+    logged.operate(CreateBandit("default", BanditConfig(policy="ucb1"), IDS[:2], ARMS[:2]))
+    logged.time += 1.0
+    before = state_of(logged.ledger)
+    answer = logged.operate(Retract("default", (old["decision_id"],)))
+    assert [result["status"] for result in answer["results"]] == ["unknown"]
+    assert logged.reward(old, 0.5) == "unknown"
+    assert state_of(logged.ledger) == before

@@ -50,7 +50,7 @@ const TILES = [
     name: "queue",
     label: "Queue",
     value: ({ queue }) => count(queue.waiting),
-    note: ({ queue }) => `of at most ${count(queue.limit)}`,
+    note: ({ queue }) => `at most ${count(queue.limit)} per bandit`,
   },
 ];
 
