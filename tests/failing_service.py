@@ -33,6 +33,7 @@ class FakeService:
         self.decided, self.rewards = {}, {}
         self.arms = {f"a{i}": [float(i)] for i in range(2_300)}
         self.names = ["default"]
+        self.removed, self.retracted = [], set()
         self.released = threading.Event()
 
     def answer(self, method, path, query, body):
@@ -63,6 +64,8 @@ class FakeService:
         if entry["decision_id"] not in self.rewards:
             self.rewards[entry["decision_id"]] = entry["reward"]
             return "accepted"
+        if entry["decision_id"] in self.retracted:
+            return "retracted"
         return "known" if self.rewards[entry["decision_id"]] == entry["reward"] else "conflict"
 
     def post_v1_rewards(self, body):
@@ -70,8 +73,20 @@ class FakeService:
             return 404, error("unknown_bandit", "bandit must be one of 'default'")
         entries = body.get("rewards", [body])
         results = [{"decision_id": one["decision_id"], "status": self.status_of(one)} for one in entries]
-        status = {"unknown": 404, "conflict": 409}.get(results[0]["status"], 200) if "rewards" not in body else 200
+        statuses = {"unknown": 404, "conflict": 409, "retracted": 409}
+        status = statuses.get(results[0]["status"], 200) if "rewards" not in body else 200
         return status, {"results": results}
+
+    def post_v1_retractions(self, body):
+        results = []
+        for decision_id in body["decision_ids"]:
+            status = "known" if decision_id in self.retracted else "retracted"
+            if decision_id not in self.rewards:
+                status = "waiting" if decision_id.endswith("-00ff00ff") else "unknown"
+            else:
+                self.retracted.add(decision_id)
+            results.append({"decision_id": decision_id, "status": status})
+        return 200, {"bandit": body["bandit"], "results": results}
 
     def get_v1_arms(self, query):
         found = [name for name in self.arms if query.get("search", [""])[0] in name]
@@ -88,7 +103,19 @@ class FakeService:
     def delete_v1_arms(self, query):
         for name in query["id"]:
             del self.arms[name]
+        self.removed += query["id"]
         return 200, {"removed": len(query["id"]), "active": len(self.arms)}
+
+    def delete_v1_arms_removed(self, query):
+        freed, self.removed = len(self.removed), []
+        return 200, {"bandit": query["bandit"][0], "freed": freed, "memory_bytes": 8_000}
+
+    def delete_v1_bandits(self, query):
+        name = query["bandit"][0]
+        if name not in self.names:
+            return 404, error("unknown_bandit", f"bandit must be one of 'default'; got {name!r}")
+        self.names.remove(name)
+        return 200, {"deleted": name}
 
     def get_v1_bandits(self, query):
         return 200, {"bandits": [self.entry(name) for name in self.names]}
@@ -98,9 +125,11 @@ class FakeService:
             return 409, error("exists", "name must be new")
         self.names.append(body["name"])
         self.arms |= {arm["id"]: arm["features"] for arm in body["arms"]}
-        return 201, self.entry(body["name"])
+        added = {"retracted": 0, "reward_range": body.get("reward_range", [0.0, 1.0]), "memory_bytes": 8_000}
+        return 201, self.entry(body["name"]) | added
 
     def entry(self, name):
+        """As version 0.1.0 answers."""
         counts = dict.fromkeys(["arms", "dimension", "decisions", "rewards", "outstanding", "defaults"], 3)
         return {"name": name, "policy": "oful", **counts, "mean_reward": None, "created": 1.5}
 

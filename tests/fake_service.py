@@ -31,7 +31,10 @@ def bandit(name: str = "default", **changed: Any) -> dict[str, Any]:
         "rewards": 1_200_000,
         "outstanding": 34_567,
         "defaults": 12_000,
+        "retracted": 0,
         "mean_reward": 0.31416,
+        "reward_range": [0.0, 1.0],
+        "memory_bytes": 1_234_000,
         "created": NOW - 86_400,
     }
     return entry | changed
@@ -60,7 +63,8 @@ class FakeService:
         self.minutes = [minute(ago) for ago in range(30, 0, -1)]
         self.latency = {"count": 2_000, "p50_ms": 0.42, "p99_ms": 12.34, "p999_ms": 1_250.0}
         self.queue = {"waiting": 3, "limit": 1_024}
-        self.log = {"records": 2_468_135, "snapshot": 2_400_000, "cut": 0}
+        self.log: dict[str, Any] = {"records": 2_468_135, "snapshot": 2_400_000, "cut": 0}
+        self.log |= {"scrubbed": 1_234_567, "damaged": 0, "refusing": None}
         self.settings: dict[str, Any] = {"sketch_size": 5, "ridge": 1.0, "radius": "paper"}
         self.clusters: dict[str, Any] | None = {
             "total": 1,
@@ -68,7 +72,10 @@ class FakeService:
                 {"cluster": 7, "arms": 3, "rank": 2, "pulls": 5_000, "sentinel": {"arm": "second", "bound": 0.75}},
             ],
         }
-        self.status = 200
+        self.status, self.code, self.retry_after = 200, "refused", ""
+        self.limited = 0  # how many of the next requests are above the key's limit
+        self.slow = threading.Event()  # set: answers come immediately
+        self.slow.set()
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.port = 0
         self._server: _Server | None = None
@@ -160,6 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         query = {name: values[-1] for name, values in parse_qs(url.query).items()}
         if url.path.startswith("/v1/"):
             self.fake.asked.append((url.path, query))
+            self.fake.slow.wait(30)
             self._json(url.path, query)
         elif url.path == "/healthz":
             self._send(200, b'{"status": "ok"}', "application/json")
@@ -171,6 +179,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _json(self, path: str, query: dict[str, str]) -> None:
         if self.fake.key is not None and self.headers["Authorization"] != f"Bearer {self.fake.key}":
             self._refuse(401)
+        elif self.fake.limited > 0:
+            self.fake.limited -= 1
+            self._refuse(429)
         elif self.fake.status != 200:
             self._refuse(self.fake.status)
         elif (answer := self.fake.answer(path, query)) is None:
@@ -179,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, json.dumps(answer).encode(), "application/json")
 
     def _refuse(self, status: int) -> None:
-        body = {"error": {"code": "refused", "message": "as the test wants it"}}
+        body = {"error": {"code": self.fake.code, "message": "as the test wants it"}}
         self._send(status, json.dumps(body).encode(), "application/json")
 
     def _send(self, status: int, body: bytes, kind: str) -> None:
@@ -187,6 +198,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Content-Security-Policy", POLICY)
+        if status != 200 and self.fake.retry_after:
+            self.send_header("Retry-After", self.fake.retry_after)
         self.end_headers()
         self.wfile.write(body)
 

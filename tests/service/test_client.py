@@ -33,6 +33,7 @@ from sketchbandits.client import (
     calls,
 )
 from sketchbandits.client.attempts import LONGEST_WAIT, Pause, Send, exchange
+from sketchbandits.service.service import Settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -141,6 +142,70 @@ def test_pages_are_fetched_when_they_are_needed(service):
         arms.close()
 
 
+def test_retract(ask, service):
+    first, second = ask("decide"), ask("decide")
+    ask("reward", first, 1.0)
+    assert ask("retract", [first, second.decision_id, "7-aa"]) == ["retracted", "waiting", "unknown"]
+    assert service.requests[-1][2]["decision_ids"] == [first.decision_id, second.decision_id, "7-aa"]
+    assert ask("retract", [first]) == ["known"]
+    with pytest.raises(Conflict, match="was retracted by an administrator; it gets no other") as conflict:
+        ask("reward", first, 1.0)
+    assert (conflict.value.status, conflict.value.code) == (409, "retracted")
+    assert ask("reward_many", [(first, 0.5), (second, 0.5)]) == ["retracted", "accepted"]
+
+
+@pytest.mark.parametrize("fault", ["drop", "timeout", "failed", 429, 502, 503, 504])
+def test_a_retraction_whose_answer_is_lost_is_sent_again(ask, service, fault):
+    decision = ask("decide")
+    ask("reward", decision, 1.0)
+    service.faults, sent = [fault], len(service.requests)
+    assert ask("retract", [decision]) == ["known" if fault == "drop" else "retracted"]
+    assert len(service.requests) == sent + 2 and service.retracted == {decision.decision_id}
+
+
+def test_a_bandit_is_deleted_and_memory_is_freed(ask, service):
+    assert ask("free_arms") == 0
+    ask("remove_arms", ["a1", "a2"])
+    assert ask("free_arms", bandit="default") == 2
+    assert service.requests[-1][:2] == ("DELETE", "/v1/arms/removed?bandit=default")
+    ask("create_bandit", "second", ["x"], [[1.0]])
+    assert ask("delete_bandit", "second") is None
+    assert service.requests[-1][:2] == ("DELETE", "/v1/bandits?bandit=second") and service.names == ["default"]
+    with pytest.raises(NotFound, match="got 'second'"):
+        ask("delete_bandit", "second")
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [((-1, np.float32(2.5)), [-1.0, 2.5]), (None, None), ((0, 1), "left out"), ("default", "left out")],
+)
+def test_the_range_of_rewards(ask, service, given, sent):
+    made = ask("create_bandit", "second", ["p"], [[1, 2]], **({} if given == "default" else {"reward_range": given}))
+    assert service.requests[-1][2].get("reward_range", "left out") == sent
+    assert made.reward_range == (None if sent is None else (0.0, 1.0) if sent == "left out" else tuple(sent))
+    assert (made.retracted, made.memory_bytes) == (0, 8_000) and hash(made)
+    [older, _] = ask("bandits")  # of a service that does not say so yet
+    assert (older.retracted, older.reward_range, older.memory_bytes) == (0, None, None)
+
+
+def test_changes_have_as_long_as_the_service_gives_them():
+    def timeout_of(call):
+        return next(exchange(call, 5, 10.0)).request.get("timeout")
+
+    changes = [
+        calls.create_bandit("default", "second", ["x"], [[1.0]]),
+        calls.delete_bandit("default", "second"),
+        calls.add_arms("default", ["x"], [[1.0]]),
+        calls.remove_arms("default", ["x"]),
+        calls.free_arms("default"),
+        calls.retract("default", ["1-aa"]),
+    ]
+    for call in changes:
+        assert timeout_of(call) == httpx.Timeout(10.0, read=630.0)
+    assert Settings(Path("state")).operation_seconds < calls.OPERATION_SECONDS
+    assert timeout_of(calls.decide("default")) is timeout_of(calls.bandits("default")) is None  # the client's own
+
+
 def test_arms_and_bandits_change(ask, service):
     assert ask("add_arms", ["x", "y"], np.eye(2, 3)) == 2_302
     assert service.arms["y"] == [0.0, 1.0, 0.0]
@@ -168,12 +233,14 @@ CHANGES = {
     "add_arms": (["x"], [[1.0]]),
     "remove_arms": (["a1"],),
     "create_bandit": ("second", ["x"], [[1.0]]),
+    "delete_bandit": ("default",),
+    "free_arms": (),
 }
 
 
 @pytest.mark.parametrize("method", CHANGES)
 def test_a_change_whose_answer_is_lost_is_not_repeated(ask, service, method):
-    for fault in ("drop", 502, 504, "timeout", "failed"):
+    for fault in (502, 504, "timeout", "failed", "drop"):  # the last is carried out
         service.faults, sent = [fault], len(service.requests)
         with pytest.raises(Unanswered, match="whether it was carried out before you repeat it"):
             ask(method, *CHANGES[method])
@@ -210,7 +277,7 @@ def test_nothing_listens(kind, monkeypatch):
 
 def pauses(call, outcomes, attempts=5):
     """How long a driver would have to wait between these outcomes."""
-    steps, found = exchange(call, attempts), []
+    steps, found = exchange(call, attempts, 10.0), []
     step = next(steps)
     for outcome in outcomes:
         assert isinstance(step, Send)
@@ -266,7 +333,7 @@ def test_a_wait_that_is_too_long_is_left_to_the_caller():
 
 def test_both_clients_have_the_same_methods():
     methods = {name for name, value in vars(Client).items() if inspect.isfunction(value) and not name.startswith("_")}
-    assert len(methods) == 13
+    assert len(methods) == 16
     for name in methods - {"close"}:
         both = [inspect.signature(getattr(kind, name)) for kind in (Client, AsyncClient)]
         assert both[0] == both[1] == inspect.signature(getattr(calls, name))
@@ -280,6 +347,14 @@ def test_both_clients_have_the_same_methods():
         (lambda client: client.reward("1-a", "much"), "value must be a number"),
         (lambda client: client.decide_many(0), "count must be a whole number >= 1, got 0"),
         (lambda client: client.decide("a42"), "available must be several arm ids, got one text, 'a42'"),
+        (
+            lambda client: client.retract("1-aa"),
+            "decisions must be several decisions or their ids, got one",
+        ),
+        (
+            lambda client: client.create_bandit("b", ["x"], [[1.0]], reward_range=(0, "much")),
+            "reward_range must be a number",
+        ),
         (lambda client: client.add_arms(["x"], [1.0, 2.0]), "features must be a non-empty 2-D array"),
         (lambda client: client.add_arms(["x"], [[1.0], [2.0]]), "features must have one row for each of 1 ids, got 2"),
         (lambda client: Client("localhost:8000"), "url must begin with http"),

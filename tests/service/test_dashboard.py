@@ -17,6 +17,10 @@ KEY = "sb_0123456789ab_" + "k" * 43
 HOSTILE = '<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>'
 PHONE = {"viewport": {"width": 360, "height": 740}}
 POLL = 2_100  # milliseconds: longer than the pause between two polls
+HIDE = """hidden => {
+    Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+    document.dispatchEvent(new Event('visibilitychange'));
+}"""
 expect = playwright.expect
 expect.set_options(timeout=15_000)
 OpenDashboard = Callable[..., Visit]
@@ -99,7 +103,7 @@ def test_shows_the_numbers(open_dashboard: OpenDashboard) -> None:
         "defaults": ("12,000", "1% of rewards"),
         "p50": ("0.42 ms", "2K requests"),
         "p99": ("12.3 ms", "99.9%: 1.25 s"),
-        "queue": ("3", "of at most 1,024"),
+        "queue": ("3", "at most 1,024 per bandit"),
     }
     for name, (value, note) in tiles.items():
         text(tab, f"#tile-{name} .value", value)
@@ -111,9 +115,20 @@ def test_shows_the_numbers(open_dashboard: OpenDashboard) -> None:
     clusters = tab.page.locator("#clusters tbody tr")
     assert clusters.locator("th, td").all_inner_texts() == ["7", "second", "0.750", "3", "2", "5,000"]
     facts = tab.page.locator("#log-facts, #policy-facts").all_inner_texts()
-    for words in ("2,468,135", "at record 2,400,000, 68,135 since", "1.2 MB", "Sketch size", "Jun 14, 2025, 17:06"):
+    for words in (
+        "2,468,135",
+        "at record 2,400,000, 68,135 since",
+        "1,234,567 of 2,468,135",
+        "1.2 MB",
+        "0 to 1",
+        "Sketch size",
+        "Jun 14, 2025, 17:06",
+    ):
         assert words in " ".join(facts)
-    expect(tab.page.locator("#cut")).to_be_hidden()
+    assert not re.search("Damaged|Cut back|Cannot be written", " ".join(facts))
+    expect(tab.page.locator(".warning")).to_have_count(3)
+    for warning in tab.page.locator(".warning").all():
+        expect(warning).to_be_hidden()
     text(tab, "#status", "Live")
     text(tab, "#updated", re.compile(r"updated 17:06:3\d"))
     expect(tab.page).to_have_title("default · sketchbandits")
@@ -159,7 +174,7 @@ def test_updates_without_a_reload(open_dashboard: OpenDashboard, service: FakeSe
     service.arms["default"][1]["pulls"] = 4_321
     service.arms["default"][0]["active"] = False
     service.minutes = [minute(ago, decisions=ago) for ago in range(30, 0, -1)]
-    service.log = {"records": 2_500_000, "snapshot": 0, "cut": 12}
+    service.log |= {"records": 2_500_000, "snapshot": 0}
     service.clusters = None
     text(tab, "#tile-decisions .value", "1,234,999")  # by its own clock: two seconds
     text(tab, "#tile-mean .value", DASH)
@@ -167,12 +182,78 @@ def test_updates_without_a_reload(open_dashboard: OpenDashboard, service: FakeSe
     removed = tab.page.locator("#arms tbody tr").first.locator("td").all_inner_texts()
     assert removed == ["0", DASH, "0.900", DASH, "0", "removed"]
     assert tab.page.locator("#rates .decisions.curve").get_attribute("d") != curve
-    text(tab, "#cut", re.compile("12 damaged records were cut"))
-    expect(tab.page.locator("#cut")).to_be_visible()
     expect(tab.page.get_by_text("This policy has no clusters.")).to_be_visible()
     expect(tab.page.locator("#clusters table")).to_be_hidden()
     assert "none yet" in tab.page.locator("#log-facts").inner_text()
     assert tab.page.evaluate("window.same")
+
+
+def test_says_what_is_wrong_with_the_log(open_dashboard: OpenDashboard, service: FakeService) -> None:
+    tab = open_dashboard()
+    text(tab, "#status", "Live")
+    service.log |= {"refusing": "database or disk is full", "damaged": 2, "cut": 1, "scrubbed": 9_000_000}
+    service.bandits = [bandit(retracted=17, reward_range=None)]
+    tick(tab)
+    text(tab, "#refusing", re.compile("^The log cannot be written: decisions and rewards are refused"))
+    text(tab, "#damaged", re.compile("Requests that need them are refused, .* “sketchbandits log” says what to do"))
+    text(tab, "#cut", re.compile("The end of the log was damaged and was cut off"))
+    for warning in ("#refusing", "#damaged", "#cut"):
+        expect(tab.page.locator(warning)).to_be_visible()
+    facts = tab.page.locator("#log-facts").inner_text()
+    for words in ("Cannot be written\ndatabase or disk is full", "Damaged places\n2", "9,000,000 since the start"):
+        assert words in facts
+    text(tab, "#tile-rewards .note", "50 last minute, 17 taken back")
+    assert "Rewards accepted\nany" in tab.page.locator("#policy-facts").inner_text()
+    # A reason that changes with every attempt is not read out again.
+    tab.page.evaluate(
+        "new MutationObserver(() => { window.again = true }).observe("
+        "document.querySelector('#warnings'), {subtree: true, childList: true, characterData: true})"
+    )
+    service.log["refusing"] = "no file of 65,536 bytes"
+    tick(tab)
+    expect(tab.page.locator("#log-facts")).to_contain_text("no file of 65,536 bytes")
+    assert tab.page.evaluate("window.again") is None
+    service.log |= {"refusing": None, "damaged": 0, "cut": 0}
+    tick(tab)
+    for warning in ("#refusing", "#damaged", "#cut"):
+        expect(tab.page.locator(warning)).to_be_hidden()
+
+
+def test_a_key_above_its_limit_waits(open_dashboard: OpenDashboard, service: FakeService) -> None:
+    tab = open_dashboard()
+    text(tab, "#status", "Live")
+    service.bandits, service.retry_after, service.limited = [bandit(decisions=9)], "30", 1
+    tick(tab)
+    text(tab, "#status", re.compile(r"^Waits until 17:07:\d\d: the key's limit$"))
+    expect(tab.page.locator("#content")).not_to_have_class("stale")
+    assert polls(tab, service) == 0
+    tab.page.evaluate(HIDE, True)
+    tab.page.evaluate(HIDE, False)
+    assert polls(tab, service) == 0  # the wait outlives a change of tabs
+    tab.page.clock.fast_forward(30_000)
+    text(tab, "#tile-decisions .value", "9")
+    text(tab, "#status", "Live")
+    # One request per second: the three that are sent together go on one after the other.
+    service.bandits, service.retry_after, service.limited = [bandit(decisions=10)], "1", 5
+    service.asked.clear()
+    for _ in range(9):
+        tick(tab)
+        tab.page.evaluate("fetch('/healthz')")
+    text(tab, "#tile-decisions .value", "10")
+    text(tab, "#status", "Live")
+    refusals(tab)
+
+
+def test_polls_do_not_overlap(open_dashboard: OpenDashboard, service: FakeService) -> None:
+    tab = open_dashboard()
+    text(tab, "#status", "Live")
+    service.slow.clear()
+    try:
+        assert polls(tab, service) == 1  # it waits for its answer
+    finally:
+        service.slow.set()
+    service.bandits = [bandit(decisions=12)]
+    text(tab, "#tile-decisions .value", "12")
 
 
 def test_asks_for_the_key_and_keeps_it_in_the_tab(open_dashboard: OpenDashboard, service: FakeService) -> None:
@@ -229,23 +310,28 @@ def test_says_when_the_service_is_gone_and_recovers(open_dashboard: OpenDashboar
     text(tab, "#status", "Live")
     text(tab, "#tile-decisions .value", "7")
     expect(tab.page.locator("#content")).not_to_have_class("stale")
-    service.status = 503
+    words = {"x": "it answered 503", "storage": "its log cannot be written", "not_ready": "it is starting or stopping"}
+    for code, said in words.items():
+        service.status, service.code = 503, code
+        tick(tab)
+        text(tab, "#status", re.compile(rf"^Not reachable since .* \({said}\)$"))
+    service.retry_after = "20"
     tick(tab)
-    text(tab, "#status", re.compile(r"^Not reachable since .* \(it answered 503\)$"))
+    tab.page.evaluate("fetch('/healthz')")
+    assert polls(tab, service) == 0
+    service.status = 200
+    tab.page.clock.fast_forward(20_000)
+    text(tab, "#status", "Live")
     refusals(tab)
 
 
 def test_a_hidden_tab_asks_nothing(open_dashboard: OpenDashboard, service: FakeService) -> None:
     tab = open_dashboard()
     text(tab, "#status", "Live")
-    hide = """hidden => {
-        Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
-        document.dispatchEvent(new Event('visibilitychange'));
-    }"""
-    tab.page.evaluate(hide, True)
+    tab.page.evaluate(HIDE, True)
     assert polls(tab, service) == 0
     service.bandits = [bandit(decisions=8)]
-    tab.page.evaluate(hide, False)
+    tab.page.evaluate(HIDE, False)
     text(tab, "#tile-decisions .value", "8")
     assert polls(tab, service) > 0
 
@@ -348,7 +434,8 @@ def test_fits_a_phone(open_dashboard: OpenDashboard, service: FakeService) -> No
     service.bandits = [bandit(decisions=98_765_432_101, rewards=99_999_999), bandit("b" * 64)]
     service.arms["b" * 64] = []
     service.settings["options"] = {"a": ["x" * 90]}
-    service.log["cut"] = 1
+    service.log |= {"cut": 1, "damaged": 3, "refusing": "/a/very/long/path" * 9}
+    service.bandits[0] |= {"retracted": 12_345_678}
     tab = open_dashboard(**PHONE)
     text(tab, "#tile-decisions .value", "98.8B")
     text(tab, "#tile-rewards .value", "99,999,999")

@@ -2,8 +2,8 @@
 
 A call is repeated where that is safe and may help: no connection, no answer in time, 429, 502, 503, 504; with the pause
 that the service asks for, else with exponential backoff and full jitter. Decisions carry an idempotency key, so a lost
-answer never makes a second decision, and rewards are idempotent by themselves. What the service refuses (other 4xx) is
-never sent again, and changes of arms and bandits only where the first was certainly not carried out.
+answer never makes a second decision; rewards and retractions are idempotent by themselves. What the service refuses
+(other 4xx) is never sent again, and changes of arms and bandits only where the first was certainly not carried out.
 """
 
 import asyncio
@@ -67,13 +67,17 @@ class _Settings:
         timeout: float = 10.0,
         attempts: int = 5,
     ) -> None:
-        """``timeout`` in seconds, of one attempt; ``attempts`` at most, the first included."""
+        """``timeout`` in seconds, of one attempt; ``attempts`` at most, the first included.
+
+        Changes of arms and bandits, and retractions, may take as long as the service allows them: ten minutes.
+        """
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"url must begin with http:// or https://, got {url!r}")
         self.url, self.bandit = url, bandit
+        self.timeout = validate.positive("timeout", timeout)
         self.attempts = validate.whole("attempts", attempts)
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-        self._open({"base_url": url, "headers": headers, "timeout": validate.positive("timeout", timeout)})
+        self._open({"base_url": url, "headers": headers, "timeout": self.timeout})
 
     def _open(self, settings: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -140,11 +144,14 @@ class Client(_Settings):
     decide_many = _sent(calls.decide_many)
     reward = _sent(calls.reward)
     reward_many = _sent(calls.reward_many)
+    retract = _sent(calls.retract)
     arms = _pages(calls.arms)
     add_arms = _sent(calls.add_arms)
     remove_arms = _sent(calls.remove_arms)
+    free_arms = _sent(calls.free_arms)
     bandits = _sent(calls.bandits)
     create_bandit = _sent(calls.create_bandit)
+    delete_bandit = _sent(calls.delete_bandit)
     policy = _sent(calls.policy)
     activity = _sent(calls.activity)
     ready = _sent(calls.ready)
@@ -153,7 +160,7 @@ class Client(_Settings):
         self._http = httpx.Client(**settings)
 
     def _send(self, call: Call[T]) -> T:
-        steps, outcome = exchange(call, self.attempts), cast(Outcome | None, None)
+        steps, outcome = exchange(call, self.attempts, self.timeout), cast(Outcome | None, None)
         try:
             while True:
                 step = steps.send(outcome)
@@ -188,11 +195,14 @@ class AsyncClient(_Settings):
     decide_many = _awaited(calls.decide_many)
     reward = _awaited(calls.reward)
     reward_many = _awaited(calls.reward_many)
+    retract = _awaited(calls.retract)
     arms = _awaited_pages(calls.arms)
     add_arms = _awaited(calls.add_arms)
     remove_arms = _awaited(calls.remove_arms)
+    free_arms = _awaited(calls.free_arms)
     bandits = _awaited(calls.bandits)
     create_bandit = _awaited(calls.create_bandit)
+    delete_bandit = _awaited(calls.delete_bandit)
     policy = _awaited(calls.policy)
     activity = _awaited(calls.activity)
     ready = _awaited(calls.ready)
@@ -201,7 +211,7 @@ class AsyncClient(_Settings):
         self._http = httpx.AsyncClient(**settings)
 
     async def _send(self, call: Call[T]) -> T:
-        steps, outcome = exchange(call, self.attempts), cast(Outcome | None, None)
+        steps, outcome = exchange(call, self.attempts, self.timeout), cast(Outcome | None, None)
         try:
             while True:
                 step = steps.send(outcome)

@@ -42,9 +42,11 @@ Outcome = httpx.Response | httpx.RequestError
 Exchange = Generator[Send | Pause, Outcome | None, T]
 
 
-def exchange(call: Call[T], attempts: int) -> Exchange[T]:
+def exchange(call: Call[T], attempts: int, timeout: float) -> Exchange[T]:
     """At most ``attempts`` times; what is refused (4xx other than 429) is never sent again."""
-    request = {"method": call.method, "url": call.path, "params": dict(call.query), "json": call.body}
+    request: dict[str, Any] = {"method": call.method, "url": call.path, "params": dict(call.query), "json": call.body}
+    if call.patience > timeout:
+        request["timeout"] = httpx.Timeout(timeout, read=call.patience)
     attempt = 0
     while True:
         outcome = yield Send(request)

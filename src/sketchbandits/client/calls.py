@@ -22,6 +22,8 @@ T = TypeVar("T")
 Entry = TypeVar("Entry", bound="DataclassInstance")
 Json = dict[str, Any]
 PAGE = 1_000  # arms in one answer
+REWARD_RANGE = (0.0, 1.0)  # of a new bandit
+OPERATION_SECONDS = 630.0  # for changes: the service may have to compile and build a policy, and gives that 600 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,12 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Bandit:
-    """A bandit and its counts; ``created`` in Unix seconds, ``arms`` those that may be played."""
+    """A bandit and its counts; ``created`` in Unix seconds, ``arms`` those that may be played.
+
+    ``rewards``: those recorded and not retracted since. ``reward_range``: the least and the largest reward that is
+    accepted, None for any. ``memory_bytes``: of the policy's state. A service of version 0.1.0 says nothing about the
+    last three.
+    """
 
     name: str
     policy: str
@@ -66,6 +73,9 @@ class Bandit:
     defaults: int
     mean_reward: float | None
     created: float
+    retracted: int = 0
+    reward_range: tuple[float, float] | None = None
+    memory_bytes: int | None = None
 
 
 class Repeat(Enum):
@@ -82,7 +92,7 @@ class Call(Generic[T]):
 
     ``parse(status, body)`` gets answers with a status below 300 or in ``understood``, their body none where it is not
     JSON; a missing key or a wrong type in it becomes `BadAnswer`. ``silence`` is what no answer at all means, where
-    that is an answer too.
+    that is an answer too. ``patience``: for how many seconds an attempt waits for its answer at least.
     """
 
     method: str
@@ -93,6 +103,7 @@ class Call(Generic[T]):
     repeat: Repeat = Repeat.ALWAYS
     understood: frozenset[int] = frozenset()
     silence: tuple[T, ...] = ()
+    patience: float = 0.0
 
 
 class Page(NamedTuple):
@@ -128,8 +139,9 @@ def decide(
 def reward(own: str, decision: Decision | str, value: float, *, bandit: str | None = None) -> Call[str]:
     """Record a decision's reward, at any time: "accepted", or "known" if the same value is recorded already.
 
-    Raises `UnknownDecision` where there is no such decision, and `Conflict` where another value is recorded, by an
-    earlier call or by the deadline: what is recorded stays.
+    Raises `UnknownDecision` where there is no such decision, `Conflict` where another value is recorded, by an earlier
+    call or by the deadline, or where this decision's reward was retracted: what is recorded stays.
+    `InvalidRequest` says that the value is outside the bandit's range.
     """
     entry = _reward(decision, value)
     named = {"bandit": bandit or own, **entry}
@@ -139,9 +151,29 @@ def reward(own: str, decision: Decision | str, value: float, *, bandit: str | No
 def reward_many(
     own: str, rewards: Iterable[tuple[Decision | str, float]], *, bandit: str | None = None
 ) -> Call[list[str]]:
-    """Record many rewards (1 to 1,000); one status each: "accepted", "known", "unknown" or "conflict"."""
+    """Record many rewards (1 to 1,000); one status each: "accepted", "known", "unknown", "conflict" or "retracted".
+
+    One value outside the bandit's range refuses them all.
+    """
     body = {"bandit": bandit or own, "rewards": [_reward(decision, value) for decision, value in rewards]}
     return Call("POST", "/v1/rewards", lambda _, answer: [one["status"] for one in answer["results"]], body=body)
+
+
+def retract(own: str, decisions: Iterable[Decision | str], *, bandit: str | None = None) -> Call[list[str]]:
+    """Take back the rewards of these decisions (1 to 1,000), as if the policy had never learned them; a status each.
+
+    "retracted": now; "known": before; "waiting": there is no reward yet; "unknown": there is no such decision. Admin.
+    """
+    if isinstance(decisions, str):
+        raise ValueError(f"decisions must be several decisions or their ids, got one text, {decisions!r}")
+    body = {"bandit": bandit or own, "decision_ids": [_decision_id(one) for one in decisions]}
+    return Call(
+        "POST",
+        "/v1/retractions",
+        lambda _, answer: [one["status"] for one in answer["results"]],
+        body=body,
+        patience=OPERATION_SECONDS,
+    )
 
 
 def arms(own: str, *, sort: str = "id", search: str = "", bandit: str | None = None, offset: int = 0) -> Call[Page]:
@@ -163,7 +195,7 @@ def arms(own: str, *, sort: str = "id", search: str = "", bandit: str | None = N
 def add_arms(own: str, ids: Iterable[str], features: ArrayLike, *, bandit: str | None = None) -> Call[int]:
     """Add arms, one row of ``features`` each; returns how many there are. Admin. Repeated as `create_bandit` is."""
     body = {"bandit": bandit or own, "arms": _arms(ids, features)}
-    return Call("POST", "/v1/arms", lambda _, answer: int(answer["total"]), body=body, repeat=Repeat.UNPROCESSED)
+    return _change("POST", "/v1/arms", lambda answer: int(answer["total"]), body=body)
 
 
 def remove_arms(own: str, ids: Iterable[str], *, bandit: str | None = None) -> Call[int]:
@@ -172,7 +204,15 @@ def remove_arms(own: str, ids: Iterable[str], *, bandit: str | None = None) -> C
     An arm of that id may have been added again in the meantime, and a repeat would remove that one.
     """
     query = {"bandit": bandit or own, "id": _ids("ids", ids)}
-    return Call("DELETE", "/v1/arms", lambda _, answer: int(answer["active"]), query, repeat=Repeat.UNPROCESSED)
+    return _change("DELETE", "/v1/arms", lambda answer: int(answer["active"]), query)
+
+
+def free_arms(own: str, *, bandit: str | None = None) -> Call[int]:
+    """Give back the memory of removed arms without open decisions; returns of how many. Admin. Not repeated blindly.
+
+    What they taught the policy stays. Rewards of this bandit cannot be retracted any more after that.
+    """
+    return _change("DELETE", "/v1/arms/removed", lambda answer: int(answer["freed"]), {"bandit": bandit or own})
 
 
 def bandits(own: str) -> Call[list[Bandit]]:
@@ -192,9 +232,11 @@ def create_bandit(
     deadline: float | None = None,
     default_reward: float | None = None,
     pending: int | None = None,
+    reward_range: tuple[float, float] | None = REWARD_RANGE,
 ) -> Call[Bandit]:
     """A new bandit with its arms; what is not given is the service's default. Admin.
 
+    ``reward_range``: the least and the largest reward that it accepts, None for any.
     Repeated only where it was certainly not carried out: the service could not be reached, or said 503 and that it has
     done nothing. A repeat after a lost answer would be refused because the name exists, without a way to know whether
     this client created it: then `Unanswered` is raised.
@@ -207,8 +249,15 @@ def create_bandit(
         "default_reward": default_reward,
         "pending": pending,
     }
-    body = {"name": name, "arms": _arms(ids, features)} | {k: v for k, v in given.items() if v is not None}
-    return Call("POST", "/v1/bandits", lambda _, answer: _made(Bandit, answer), body=body, repeat=Repeat.UNPROCESSED)
+    body: Json = {"name": name, "arms": _arms(ids, features)} | {k: v for k, v in given.items() if v is not None}
+    if reward_range != REWARD_RANGE:  # the default is left out: version 0.1.0 does not know the field
+        body["reward_range"] = None if reward_range is None else _range(reward_range)
+    return _change("POST", "/v1/bandits", lambda answer: _made(Bandit, answer), body=body)
+
+
+def delete_bandit(own: str, bandit: str) -> Call[None]:
+    """Delete a bandit with all that it has learned; its name is free again. Admin. Repeated as `create_bandit` is."""
+    return _change("DELETE", "/v1/bandits", _deleted, {"bandit": bandit})
 
 
 def policy(own: str, *, limit: int = 100, bandit: str | None = None) -> Call[Json]:
@@ -234,10 +283,31 @@ def ready(own: str) -> Call[bool]:
     )
 
 
+def _change(
+    method: str,
+    path: str,
+    parse: Callable[[Any], T],
+    query: Mapping[str, Any] | None = None,
+    *,
+    body: Json | None = None,
+) -> Call[T]:
+    """A change of arms or bandits: a second one would be refused, or change what others have made meanwhile."""
+    return Call(
+        method,
+        path,
+        lambda _, answer: parse(answer),
+        query or {},
+        body,
+        repeat=Repeat.UNPROCESSED,
+        patience=OPERATION_SECONDS,
+    )
+
+
 def _made(kind: type[Entry], entry: Json) -> Entry:
     """A record from an answer; fields that a newer service adds are ignored, and optional ones may be missing."""
     optional = {one.name for one in fields(kind) if one.default is not MISSING} - entry.keys()
-    return kind(**{one.name: entry[one.name] for one in fields(kind) if one.name not in optional})
+    values = {one.name: entry[one.name] for one in fields(kind) if one.name not in optional}
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
 def _all(kind: type[Entry], entries: list[Json]) -> list[Entry]:
@@ -250,15 +320,27 @@ def _ids(name: str, ids: Iterable[str]) -> list[str]:
     return list(ids)
 
 
+def _range(limits: tuple[float, float]) -> list[float]:
+    low, high = limits
+    return [validate.number("reward_range", low), validate.number("reward_range", high)]
+
+
+def _deleted(answer: Json) -> None:
+    answer["deleted"]
+
+
 def _object(answer: Json) -> Json:
     answer["bandit"]  # whatever has none is no answer of the service
     return answer
 
 
+def _decision_id(decision: Decision | str) -> str:
+    return decision.decision_id if isinstance(decision, Decision) else decision
+
+
 def _reward(decision: Decision | str, value: float) -> Json:
-    named = decision.decision_id if isinstance(decision, Decision) else decision
     number = float(value) if isinstance(value, bool | np.bool_) else validate.number("value", value)
-    return {"decision_id": named, "reward": number}
+    return {"decision_id": _decision_id(decision), "reward": number}
 
 
 def _one_status(status: int, answer: Json) -> str:
@@ -269,6 +351,9 @@ def _one_status(status: int, answer: Json) -> str:
         raise Conflict(
             status, "conflict", f"decision {found['decision_id']!r} is recorded with another reward, which stays"
         )
+    if found["status"] == "retracted":
+        message = f"the reward of decision {found['decision_id']!r} was retracted by an administrator; it gets no other"
+        raise Conflict(status, "retracted", message)
     return str(found["status"])
 
 

@@ -48,7 +48,10 @@ class UnknownDecision(NotFound):
 
 
 class Conflict(ServiceError):
-    """Something else exists already: another reward, an arm or bandit of that name, a key with another request."""
+    """Something else exists already: another reward, an arm or bandit of that name, a key with another request.
+
+    ``code`` is "retracted" where an administrator has taken back the decision's reward.
+    """
 
 
 class Unavailable(ServiceError):

@@ -148,7 +148,8 @@ def read_exactly(stream: BinaryIO, into: Data) -> None:
 def serve_parent(answer: Callable[[bytearray], Iterable[Data]]) -> None:
     """The whole life of a child: read the request, answer it, and end where the parent does."""
     if hasattr(os, "nice"):
-        os.nice(NICENESS)
+        with contextlib.suppress(OSError):  # not every sandbox lets a process lower its priority
+            os.nice(NICENESS)
     source, target = os.fdopen(os.dup(0), "rb", 0), os.fdopen(os.dup(1), "wb", 0)
     os.dup2(2, 1)  # what a library prints is no part of the answer
     length = bytearray(LENGTH)

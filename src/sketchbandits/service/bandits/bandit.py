@@ -226,7 +226,7 @@ class Bandit:
         self.policy = policy
         self._bounds = None
         self.active: NDArray[np.int64] = np.array(self.places.arms_at(np.flatnonzero(policy.active).tolist()), np.int64)
-        self.state_bytes = sum(array.nbytes for _, array in snapshot.leaves(policy.state))
+        self.state_bytes = bytes_of(policy)
         self.short = self.state_bytes <= _SHORT_STATE
         self.choices_per_step = max(1, _ARMS_PER_STEP // policy.n_arms)
         self.rewards_per_step = max(1, _BYTES_PER_STEP // max(1, self.state_bytes))
@@ -289,6 +289,11 @@ class Bandit:
         self.totals.retract(data["arms"], data["rewards"])
         self.retracted.update(data["numbers"])
         self.replace_policy(built)
+
+
+def bytes_of(policy: Policy) -> int:
+    """The memory of a policy's state."""
+    return sum(array.nbytes for _, array in snapshot.leaves(policy.state))
 
 
 def _two_uniforms(seed: int, number: int) -> tuple[float, float]:

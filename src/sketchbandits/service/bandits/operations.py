@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sketchbandits.service.bandits.bandit import Bandit
+from sketchbandits.service.bandits.bandit import Bandit, bytes_of
 from sketchbandits.service.bandits.changes import Change
 from sketchbandits.service.bandits.config import checked_name
 from sketchbandits.service.bandits.ledger import Built, Ledger
-from sketchbandits.service.bandits.planning import NO_FACTS, Facts, decision_number
+from sketchbandits.service.bandits.planning import NO_FACTS, Facts, belongs, decision_number
 from sketchbandits.service.bandits.requests import (
     AddArms,
     CreateBandit,
@@ -89,10 +89,10 @@ def _remove(bandit: Bandit, operation: RemoveArms, data: dict[str, Any]) -> Plan
 
 def _free(bandit: Bandit, data: dict[str, Any]) -> Planned:
     arms = bandit.freeable()
-    answer = {"freed": len(arms), "memory_bytes": bandit.state_bytes}
     if not arms:
-        return Planned(None, None, answer)
+        return Planned(None, None, {"freed": 0, "memory_bytes": bandit.state_bytes})
     freed = bandit.without_memory_of(arms)
+    answer = {"freed": len(arms), "memory_bytes": bytes_of(freed.policy)}
     return Planned(Change(Kind.ARMS_FREED, None, data | {"arms": arms}), freed, answer)
 
 
@@ -124,7 +124,7 @@ def _standing(bandit: Bandit, decision_id: str, number: int | None, facts: Facts
     if (waiting := bandit.waiting.get(number)) is not None:
         return "waiting" if decision_id == f"{number}-{waiting.token}" else "unknown"
     recorded = facts.outcome(number)
-    if recorded is None or recorded["id"] != decision_id or recorded["bandit"] != bandit.name:
+    if recorded is None or not belongs(recorded, bandit, decision_id):
         return "unknown"
     return "known" if number in bandit.retracted else "retracted"
 

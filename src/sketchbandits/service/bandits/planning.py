@@ -251,7 +251,7 @@ class GroupPlan:
                 return "accepted"
             return "known" if self._rewards[number] == reward else "conflict"
         recorded = self._facts.outcome(number)
-        if recorded is None or recorded["id"] != decision_id or recorded["bandit"] != bandit.name:
+        if recorded is None or not belongs(recorded, bandit, decision_id):
             return "unknown"
         if number in bandit.retracted:
             return "retracted"
@@ -283,6 +283,12 @@ def decision_number(decision_id: str) -> int | None:
     """The number in a decision's id; None where it cannot be one."""
     found = _ID.fullmatch(decision_id)
     return int(found[1]) if found else None
+
+
+def belongs(recorded: dict[str, Any], bandit: Bandit, decision_id: str) -> bool:
+    """Whether a recorded reward is that of this decision of this bandit, and not of a deleted one of the same name."""
+    own = recorded["bandit"] == bandit.name and recorded["t"] >= bandit.created
+    return own and recorded["id"] == decision_id
 
 
 def _decision_change(

@@ -10,7 +10,7 @@ import { Journal } from "./journal.js";
 import { KeyForm } from "./keyform.js";
 import { count, decimal, rate } from "./numbers.js";
 import { Picker } from "./picker.js";
-import { KeyNeeded, Unreachable, get } from "./service.js";
+import { KeyNeeded, Unreachable, get, whenLimited } from "./service.js";
 import { Status } from "./status.js";
 import { Tiles } from "./tiles.js";
 
@@ -24,7 +24,7 @@ const status = new Status($("status"), $("updated"), $("content"));
 const keyForm = new KeyForm($("key-form"), $("forget"), () => heartbeat.beat());
 const tiles = new Tiles($("tiles"));
 const clusters = new Clusters($("clusters"));
-const journal = new Journal($("log-facts"), $("policy-facts"), $("cut"));
+const journal = new Journal($("log-facts"), $("policy-facts"), $("warnings"));
 const arms = new Arms($("arms"), () => heartbeat.beat());
 const picker = new Picker($("picker"), () => {
   arms.reset();
@@ -61,18 +61,19 @@ async function read(signal) {
   return { bandit, activity, policy, page };
 }
 
+/** Returns how many milliseconds the service wants to be left alone. */
 async function refresh(signal) {
   let answers;
   try {
     answers = await read(signal);
   } catch (error) {
-    if (!signal.aborted) fail(error);
-    return;
+    return signal.aborted ? 0 : fail(error);
   }
-  if (signal.aborted) return;
+  if (signal.aborted) return 0;
   keyForm.satisfied();
   status.live(now());
   show(answers);
+  return 0;
 }
 
 function fail(error) {
@@ -82,11 +83,11 @@ function fail(error) {
     $("picker").hidden = true;
     status.locked();
     keyForm.ask();
-  } else if (error instanceof Unreachable) {
-    status.lost(now(), error.message);
-  } else {
-    throw error;
+    return 0;
   }
+  if (!(error instanceof Unreachable)) throw error;
+  status.lost(now(), error.message);
+  return error.pause;
 }
 
 function show({ bandit, activity, policy, page }) {
@@ -111,5 +112,6 @@ function draw() {
   means.show(shown);
 }
 
+whenLimited((milliseconds) => status.limited(now(), milliseconds / 1000));
 $("range").addEventListener("change", draw);
 heartbeat.beat();

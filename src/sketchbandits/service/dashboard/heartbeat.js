@@ -1,5 +1,7 @@
 /** Runs one task again and again while the page is visible, never two at the same time. */
 
+const LONGEST_PAUSE = 60_000; // milliseconds: whatever a proxy asks for
+
 export class Heartbeat {
   #task;
   #pause;
@@ -7,7 +9,10 @@ export class Heartbeat {
   #running = new AbortController();
   #resting = false;
 
-  /** `task(signal)` is called immediately by `beat`, then `pause` milliseconds after each end. */
+  /**
+   * `task(signal)` is called immediately by `beat`, then `pause` milliseconds after each end, or after as many as it
+   * returns, where these are more.
+   */
   constructor(task, pause) {
     this.#task = task;
     this.#pause = pause;
@@ -20,10 +25,12 @@ export class Heartbeat {
     this.#resting = false;
     if (document.hidden) return;
     const { signal } = (this.#running = new AbortController());
+    let wanted = 0;
     try {
-      await this.#task(signal);
+      wanted = await this.#task(signal);
     } finally {
-      if (!signal.aborted) this.#timer = setTimeout(() => this.beat(), this.#pause);
+      const pause = Math.max(this.#pause, Math.min(wanted, LONGEST_PAUSE));
+      if (!signal.aborted) this.#timer = setTimeout(() => this.beat(), pause);
     }
   }
 

@@ -1,4 +1,4 @@
-/** Facts about the log and the policy's settings, and a warning where records had to be cut off. */
+/** Facts about the log and the policy's settings, and warnings where the log needs somebody. */
 
 import { element, setText } from "./elements.js";
 import { NONE, bytes, count, date, setting } from "./numbers.js";
@@ -32,36 +32,65 @@ function snapshot({ records, snapshot }) {
   return snapshot > 0 ? `at record ${count(snapshot)}, ${count(records - snapshot)} since` : "none yet";
 }
 
+/** Of the log as it is now, read again record by record while the service runs. */
+function readAgain({ records, scrubbed }) {
+  return scrubbed < records ? `${count(scrubbed)} of ${count(records)}` : `${count(scrubbed)} since the start`;
+}
+
+function range(limits) {
+  return limits ? `${setting(limits[0])} to ${setting(limits[1])}` : "any";
+}
+
+/** Said only where there is something to say; the names are those of the log's fields. */
+const WARNINGS = {
+  refusing:
+    "The log cannot be written: decisions and rewards are refused, and nothing changes. The service goes on by " +
+    "itself once there is space on its disk, or its database answers.",
+  damaged:
+    "Parts of the log are damaged. Requests that need them are refused, all others are served. “sketchbandits log” " +
+    "says what to do.",
+  cut:
+    "The end of the log was damaged and was cut off when the service started. What is shown is the state before it; " +
+    "what was cut off is kept.",
+};
+
 export class Journal {
   #log;
   #policy;
-  #warning;
+  #warnings;
 
-  constructor(log, policy, warning) {
+  constructor(log, policy, warnings) {
     this.#log = log;
     this.#policy = policy;
-    this.#warning = warning;
+    this.#warnings = warnings;
+    for (const name of Object.keys(WARNINGS)) warnings.append(element("p", { id: name, class: "warning", hidden: "" }));
   }
 
   show(bandit, policy, log) {
     fill(this.#policy, [
       ["Policy", policy.policy],
       ["Memory", bytes(policy.memory_bytes)],
+      ["Rewards accepted", range(bandit.reward_range)],
       ["Created", date(bandit.created)],
       ...Object.entries(policy.settings).map(([name, value]) => [words(name), said(value)]),
     ]);
     fill(this.#log, [
       ["Records", count(log.records)],
       ["Last snapshot", snapshot(log)],
-      ["Cut records", count(log.cut)],
-    ]);
-    this.#warn(log.cut);
+      ["Read again", readAgain(log)],
+      ["Damaged places", log.damaged > 0 ? count(log.damaged) : null],
+      ["Cut back", log.cut > 0 ? count(log.cut) : null],
+      ["Cannot be written", log.refusing],
+    ].filter(([, value]) => value !== null));
+    this.#warn(log);
   }
 
-  #warn(cut) {
-    this.#warning.hidden = cut === 0;
-    const records = cut === 1 ? "1 damaged record was" : `${count(cut)} damaged records were`;
-    const origin = "cut from the end of the log when the service started";
-    setText(this.#warning, `${records} ${origin}. What is shown is the state before them.`);
+  /** The reason of a refusal is among the facts, since it may change with every attempt: a warning is read out once. */
+  #warn(log) {
+    for (const [name, text] of Object.entries(WARNINGS)) {
+      const node = this.#warnings.querySelector(`#${name}`);
+      node.hidden = !log[name];
+      setText(node, log[name] ? text : "");
+    }
   }
 }

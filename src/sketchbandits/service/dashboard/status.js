@@ -4,6 +4,7 @@ import { setText } from "./elements.js";
 import { clockSeconds, dayAndClock } from "./numbers.js";
 
 const DAY = 86_400;
+const NOTEWORTHY = 5; // seconds: shorter waits would make the status flicker
 
 export class Status {
   #node;
@@ -30,6 +31,11 @@ export class Status {
     const when = now - this.#lostAt < DAY ? clockSeconds(this.#lostAt) : dayAndClock(this.#lostAt);
     this.#say("lost", `Not reachable since ${when} (${reason})`);
     this.#content.classList.add("stale");
+  }
+
+  /** The key has asked too often: what is shown stays, and is not news any more. */
+  limited(now, seconds) {
+    if (seconds >= NOTEWORTHY) this.#say("limited", `Waits until ${clockSeconds(now + seconds)}: the key's limit`);
   }
 
   /** Something else was asked for: what is shown is no longer it. */

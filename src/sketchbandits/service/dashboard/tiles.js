@@ -14,7 +14,7 @@ const TILES = [
     name: "rewards",
     label: "Rewards",
     value: ({ bandit }) => short(bandit.rewards),
-    note: ({ lastMinute }) => `${count(lastMinute.rewards)} last minute`,
+    note: ({ bandit, lastMinute }) => `${count(lastMinute.rewards)} last minute${takenBack(bandit)}`,
   },
   {
     name: "mean",
@@ -50,9 +50,13 @@ const TILES = [
     name: "queue",
     label: "Queue",
     value: ({ queue }) => count(queue.waiting),
-    note: ({ queue }) => `of at most ${count(queue.limit)}`,
+    note: ({ queue }) => `at most ${count(queue.limit)} per bandit`,
   },
 ];
+
+function takenBack({ retracted }) {
+  return retracted > 0 ? `, ${short(retracted)} taken back` : "";
+}
 
 const NO_MINUTE = { decisions: 0, rewards: 0 };
 

@@ -185,7 +185,9 @@ def _id(caller: Caller) -> str | None:
 async def _answered(service: Service, request: Any) -> dict[str, Any]:
     """What the writer answers, or a refusal if that takes too long; a timer costs less than `asyncio.timeout`."""
     future = service.owner().submit(request)
-    timer = asyncio.get_running_loop().call_later(service.settings.answer_seconds, _give_up, future)
+    short = isinstance(request, Decide | Reward)
+    seconds = service.settings.answer_seconds if short else service.settings.operation_seconds
+    timer = asyncio.get_running_loop().call_later(seconds, _give_up, future)
     try:
         answer = await future
     finally:

@@ -1,0 +1,70 @@
+"""Changes of bandits and arms over HTTP: how long they may take, and what they say."""
+
+import time
+
+import pytest
+from service_tools import ARMS, IDS, PATIENCE, bandit, run, service_at
+from test_children import answered
+from test_ledger import LoggedLedger, state_of
+
+from sketchbandits.service.bandits.config import BanditConfig
+from sketchbandits.service.bandits.requests import CreateBandit, DeleteBandit, Retract
+from sketchbandits.service.children import Children
+
+TWO = [{"id": "x", "features": [1.0, 0.0]}, {"id": "y", "features": [0.0, 1.0]}]
+
+
+def test_a_change_may_take_longer_than_a_decision(tmp_path, monkeypatch):
+    """With an empty kernel cache, creating a bandit takes half a minute."""
+
+    async def create():
+        async with service_at(tmp_path, answer_seconds=0.1, operation_seconds=PATIENCE) as (service, client):
+            build = service.writer.builder.build
+            monkeypatch.setattr(
+                service.writer.builder,
+                "build",
+                lambda ledger, operation, function: build(ledger, operation, lambda: (time.sleep(0.5), function())[1]),
+            )
+            body = {"name": "second", "policy": "ucb1", "arms": TWO}
+            return await client.post("/v1/bandits", json=body)
+
+    assert run(create()).status_code == 201
+
+
+def test_freeing_says_what_the_policy_takes_afterwards(tmp_path):
+    async def free():
+        async with service_at(tmp_path, bandit(policy="ucb1")) as (_, client):
+            await client.delete("/v1/arms", params={"id": [f"a{i}" for i in range(8)]})
+            answer = (await client.delete("/v1/arms/removed", params={"bandit": "default"})).json()
+            (entry,) = (await client.get("/v1/bandits")).json()["bandits"]
+            again = (await client.delete("/v1/arms/removed", params={"bandit": "default"})).json()
+            return answer, entry, again
+
+    answer, entry, again = run(free())
+    assert answer["freed"] == 8 and answer["memory_bytes"] == entry["memory_bytes"] == again["memory_bytes"]
+    assert again["freed"] == 0
+
+
+@pytest.mark.process
+def test_a_child_that_may_not_lower_its_priority_works_nevertheless():
+    async def ask():
+        children = Children("made_refused_child", most=1, seconds=PATIENCE)
+        return await children.ask([b"echo ", b"all of it"], answered)
+
+    assert run(ask())[1] == b"all of it"
+
+
+def test_rewards_of_a_deleted_bandit_are_not_those_of_its_successor():
+    logged = LoggedLedger()
+    (old,) = logged.decide()
+    assert logged.reward(old, 0.5) == "accepted"
+    logged.time += 1.0
+    logged.operate(DeleteBandit("default"))
+    logged.time += 1.0
+    logged.operate(CreateBandit("default", BanditConfig(policy="ucb1"), IDS[:2], ARMS[:2]))
+    logged.time += 1.0
+    before = state_of(logged.ledger)
+    answer = logged.operate(Retract("default", (old["decision_id"],)))
+    assert [result["status"] for result in answer["results"]] == ["unknown"]
+    assert logged.reward(old, 0.5) == "unknown"
+    assert state_of(logged.ledger) == before
