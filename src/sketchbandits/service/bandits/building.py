@@ -6,7 +6,6 @@ in another process (`compiling`), and the building itself has its own thread.
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 from sketchbandits.policies.changing_arms import ChangingArms
@@ -23,6 +22,7 @@ from sketchbandits.service.bandits.requests import (
     RemoveArms,
     refusal_of,
 )
+from sketchbandits.service.bandits.threads import background_thread
 from sketchbandits.service.compiling import Compiler, CompilingFailed
 from sketchbandits.service.exercise import Need
 
@@ -50,7 +50,7 @@ class Builder:
     def __init__(self, memory: int = MEMORY) -> None:
         self._memory = memory
         self._compiler = Compiler()
-        self._thread = ThreadPoolExecutor(1, "build")
+        self._thread = background_thread("build")
 
     async def build(self, ledger: Ledger, operation: Operation, function: Callable[[], Result]) -> Result:
         """What a function returns that is called in the thread to carry out an operation on a copy."""

@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
@@ -23,6 +22,7 @@ from sketchbandits.service.bandits.player import Player
 from sketchbandits.service.bandits.requests import Answer, CreateBandit, Operation, Refusal, Request, bandit_of
 from sketchbandits.service.bandits.saved import Frozen, frozen_bandit
 from sketchbandits.service.bandits.snapshots import Snapshots, frozen
+from sketchbandits.service.bandits.threads import background_thread
 from sketchbandits.service.log import EventLog
 from sketchbandits.service.log.events import Kind, Position
 
@@ -66,7 +66,7 @@ class Writer:
         self._tasks: dict[asyncio.Task[None], Lane] = {}
         self._over = asyncio.Event()
         self._stopping = False
-        self._snapshot_thread = ThreadPoolExecutor(1, "snapshot")
+        self._snapshot_thread = background_thread("snapshot")
         self._snapshot_task: asyncio.Task[None] | None = None
         self._snapshot_pause: float = RETRY_SECONDS  # after the next failure
         self._no_snapshot_until = self._next_probe = 0.0
