@@ -3,18 +3,31 @@
 import hashlib
 import itertools
 import math
+import re
+from typing import NamedTuple
 
 import numpy as np
-from twins import twin_of
+from twins import taught, twin_of
 
-KEYS_KEPT = 100_000  # a key may be used again after so many others
+KEYS_KEPT = 100_000  # of each API key: a key may be used again after so many others
+TOKEN = re.compile("[0-9a-f]{32}|[0-9a-f]{8}")  # version 0.1.0 had short ones
+MOST_TAUGHT = 5_000  # rewards that a twin of multi-scale learns anew after a retraction; others learn all
 TOLERANCE = 1e-8  # of bounds, relative
+SUMS = 1e-9  # of sums after a retraction, relative
 ROUNDING = 1e-6  # of times in seconds since 1970
 NEARLY = 1e-7  # of the rule for pending pulls: rounding may decide at its limit
 
 
 class Inconsistent(Exception):
     """The log contradicts itself."""
+
+
+class Outcome(NamedTuple):
+    """What the log says of a decision's reward."""
+
+    id: str
+    arm: int
+    reward: float
 
 
 def require(condition, message):
@@ -29,14 +42,17 @@ class Account:
     def __init__(self, data, features, every=1):
         self.config, self.every = data["config"], every
         self.ids, self.active, self.index = [], np.zeros(0, bool), {}
+        self.features, self.freed, self.remarks = np.zeros((0, features.shape[1])), set(), []
         self.counts, self.sums = np.zeros(0, np.int64), np.zeros(0)
         self.dimension = features.shape[1]
         self._name(data["ids"], features)
         self.twin = twin_of(self.config, features)
         self.waiting: dict[int, tuple[int, str, float]] = {}
-        self.recorded: set[int] = set()
-        self.keys: dict[str, int] = {}
-        self.decisions = self.rewards = self.defaults = self.keyed = 0
+        self.recorded: dict[int, Outcome] = {}
+        self.retracted: set[int] = set()
+        self.keys: dict[str, dict[str, int]] = {}  # by API key, "" for none: key -> record
+        self.range = self.config.get("reward_range")  # of version 0.1.0: none
+        self.decisions = self.rewards = self.defaults = self.last_number = 0
         self.reward_sum = 0.0
         self.bounds_compared = self.choices_compared = 0
         self.deviation = self.latest_default = 0.0
@@ -54,6 +70,7 @@ class Account:
         more = len(ids)
         self.active = np.append(self.active, np.ones(more, bool))
         self.counts, self.sums = np.append(self.counts, [0] * more), np.append(self.sums, [0.0] * more)
+        self.features = np.vstack([self.features, features])
 
     def add(self, ids, features):
         """Arms came."""
@@ -67,10 +84,23 @@ class Account:
         require(self.active.any(), "one arm at least must be left")
         self._change("remove", arms)
 
+    def free(self, arms):
+        """The memory of removed arms was given back: of all that have no reward to come."""
+        waiting = {arm for arm, *_ in self.waiting.values()}
+        due = [arm for arm in np.flatnonzero(~self.active).tolist() if arm not in waiting and arm not in self.freed]
+        require(arms == due, f"the arms to free are {due[:9]}, not {arms[:9]}")
+        self.freed |= set(arms)
+        if self.twin is not None and not self.twin.frees:
+            self._give_up("arms were freed, which its slow twin cannot follow")
+
+    def _give_up(self, why):
+        self.twin = None
+        self.remarks.append(f"not compared from then on: {why}")
+
     def _change(self, what, value):
         self._bounds = None
         if self.twin is not None and not self.twin.grows:
-            self.twin = None
+            self._give_up("arms were added or removed, which its slow twin cannot follow")
         if self.twin is not None:
             getattr(self.twin, what)(value)
 
@@ -85,7 +115,9 @@ class Account:
         """Decisions were made."""
         arms, n, token = data["arms"], data["n"], data["token"]
         require(len(arms) == len(data["bounds"]) == len(data["p"]) > 0, "every decision has an arm, a bound and p")
-        require(len(token) == 8 and set(token) <= set("0123456789abcdef"), f"its token must be 8 digits, not {token!r}")
+        require(TOKEN.fullmatch(token), f"its token must be 32 hexadecimal digits, or 8, not {token!r}")
+        require(n > self.last_number, f"its number must be above {self.last_number}, not {n}")
+        self.last_number = n + len(arms) - 1
         require(math.isfinite(data["t"]), "its time must be finite")
         allowed = self.allowed(data)
         for i, (arm, bound, p) in enumerate(zip(arms, data["bounds"], data["p"], strict=True)):
@@ -95,7 +127,7 @@ class Account:
             self._bound(arm, bound)
             self.waiting[n + i] = (arm, token, data["t"])
         self.decisions += len(arms)
-        self._key(data.get("key"))
+        self._key(data.get("key"), data.get("by", ""), seq)
 
     def allowed(self, data):
         """Which arms could be chosen."""
@@ -107,13 +139,16 @@ class Account:
         mask[named] = True
         return mask & self.active
 
-    def _key(self, key):
+    def _key(self, key, by, seq):
+        """Every API key has its own; those of nobody are everybody's."""
         if key is None:
             return
         require(isinstance(key, str) and 1 <= len(key) <= 200, "a key has 1 to 200 letters")
-        require(key not in self.keys or self.keyed - self.keys[key] >= KEYS_KEPT, f"key {key!r} was answered before")
-        self.keys[key] = self.keyed
-        self.keyed += 1
+        own = self.keys.setdefault(by, {})
+        require(key not in own and key not in self.keys.get("", ()), f"key {key!r} was answered before")
+        own[key] = seq
+        if len(own) > KEYS_KEPT:
+            del own[next(iter(own))]
 
     def _probability(self, number, arm, p, among):
         """Of the arm drawn, and that the coin of this decision says so."""
@@ -199,7 +234,9 @@ class Account:
         require(math.isfinite(data["reward"]), "a reward must be finite")
         if default:
             self._default(data, time)
-        self.recorded.add(number)
+        elif self.range is not None:
+            require(self.range[0] <= data["reward"] <= self.range[1], f"its reward must be within {self.range}")
+        self.recorded[number] = Outcome(data["id"], arm, data["reward"])
         self.rewards += 1
         self.reward_sum += data["reward"]
         self.counts[arm] += 1
@@ -213,6 +250,44 @@ class Account:
         require(data["reward"] == value, f"a default must be {value}, not {data['reward']}")
         self.defaults += 1
         self.latest_default = max(self.latest_default, late)
+
+    def retract(self, data):
+        """Rewards were taken back: the twin learns anew what is left, of each arm the mean so many times."""
+        given = list(zip(data["numbers"], data["ids"], data["arms"], data["rewards"], strict=True))
+        require(given and len(set(data["numbers"])) == len(given), "a reward is taken back once")
+        require(not self.freed, "no reward can be taken back once arms were freed")
+        for number, *rest in given:
+            require(number in self.recorded, f"decision {number} has no reward to take back")
+            require(number not in self.retracted, f"the reward of decision {number} was taken back before")
+            require(self.recorded[number] == tuple(rest), f"decision {number} has another reward: {rest}")
+            self.retracted.add(number)
+        self.rewards -= len(given)
+        np.subtract.at(self.counts, data["arms"], 1)
+        left = {arm: [] for arm in data["arms"]}
+        for number, (_, arm, reward) in self.recorded.items():
+            if arm in left and number not in self.retracted:
+                left[arm].append(reward)
+        for arm, rewards in left.items():
+            self.sums[arm] = math.fsum(rewards)
+        self.reward_sum = math.fsum(self.sums)
+        self._teach_anew()
+
+    def _teach_anew(self):
+        self._bounds = None
+        if self.twin is None:
+            return
+        if self.twin.slow and self.counts.sum() > MOST_TAUGHT:
+            self._give_up("a reward was taken back, and its slow twin would take long to learn the others again")
+            return
+        self.twin = twin_of(self.config, self.features)
+        gone = np.flatnonzero(~self.active).tolist()
+        if gone:
+            self.twin.remove(gone)
+        taught(self.twin, self.counts, self.sums)
+
+    def close(self, shown, expected, among):
+        """Whether a sum is that of the log: exactly, but for the rounding of a retraction."""
+        return shown == expected or (bool(self.retracted) and abs(shown - expected) <= SUMS * max(1.0, abs(among)))
 
     def record(self, arm, reward):
         """Teach the twin, once the group's decisions are checked."""

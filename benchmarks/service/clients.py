@@ -20,9 +20,12 @@ import time
 
 BANDITS = {  # what both scripts serve
     "default": {},
-    "coins": {"policy": "ucb1", "exploration": 0.2, "deadline": 1.5, "default_reward": -0.1, "seed": 7},
-    "linear": {"policy": "oful", "pending": 50, "options": {"radius": "logdet"}},
-}
+    "coins": {
+        "policy": "ucb1", "exploration": 0.2, "deadline": 1.5, "default_reward": -0.1, "seed": 7, "reward_range": None
+    },
+    "linear": {"policy": "oful", "pending": 50, "options": {"radius": "logdet"}, "reward_range": [-20.0, 20.0]},
+}  # fmt: skip
+RULES = ("--reward-range", "none")  # flags for the bandit "default"
 FIRST_ARMS, DIMENSION = 24, 6  # arms "0" ... "23" stay, others come and go
 PATIENCE = 60.0
 GONE = (OSError, http.client.HTTPException)
@@ -38,6 +41,9 @@ BAD = [  # method, path, body, header, statuses that are right
     ("POST", "/v1/rewards", '{"decision_id":"1-00000000","reward":NaN}', {}, {400, 422}),
     ("POST", "/v1/rewards", '{"decision_id":"999999999-0123abcd","reward":1.0}', {}, {404}),
     ("POST", "/v1/rewards", '{"decision_id":"nonsense","reward":1.0}', {}, {404}),
+    ("POST", "/v1/rewards", '{"bandit":"linear","decision_id":"nonsense","reward":20.5}', {}, {422}),
+    ("POST", "/v1/retractions", '{"decision_ids":["nonsense"]}', {}, {200}),
+    ("DELETE", "/v1/bandits?bandit=nobody", None, {}, {404}),
     ("POST", "/v1/arms", '{"arms":[{"id":"short","features":[1.0]}]}', {}, {422}),
     ("POST", "/v1/arms", '{"arms":[{"id":"0","features":[0,0,0,0,0,1.0]}]}', {}, {409}),
     ("POST", "/v1/bandits", '{"name":"default","arms":[{"id":"a","features":[1.0]}]}', {}, {409}),
@@ -101,6 +107,9 @@ class Client(threading.Thread):
         self.again, self.keyed, self.arms = [], collections.deque(maxlen=50), []
         self.actions = [(self.decide, 45), (self.reward, 36), (self.rewards, 6), (self.reward_again, 4)]
         self.actions += [(self.contradict, 3), (self.key_again, 4), (self.change_arms, 0.2)]
+        self.actions += [(self.retract, 0.1), (self.free_arms, 0.03), (self.come_and_go, 0.05)]
+        # The checker follows retractions and freed arms of these for as long as a soak lasts.
+        self.retracts_of, self.frees_of = (("coins",), ("linear",)) if options.wild else (BANDITS, BANDITS)
         if options.wild:
             self.actions += [(self.misbehave, 6), (self.leave, 3)]
 
@@ -231,6 +240,35 @@ class Client(threading.Thread):
         if answer is not None and self.expect(answer, f"add {name}", 201):
             self.journal.write("added", bandit, name)
             self.arms.append((bandit, name))
+
+    def retract(self):
+        chosen = [entry for entry in self.recorded if entry[0] in self.retracts_of]
+        if not chosen:
+            return
+        bandit, decision, _ = self.rng.choice(chosen)
+        answer = self.ask("POST", "/v1/retractions", json.dumps({"bandit": bandit, "decision_ids": [decision]}))
+        if answer is not None and self.expect(answer, f"retract {decision}", 200, 422) and answer[0] == 200:
+            self.journal.write("retracted", decision, answer[1]["results"][0]["status"])
+
+    def free_arms(self):
+        answer = self.ask("DELETE", f"/v1/arms/removed?bandit={self.rng.choice(list(self.frees_of))}")
+        if answer is not None:
+            self.expect(answer, "free arms", 200)
+
+    def come_and_go(self):
+        """A bandit of its own: made, asked and deleted."""
+        self.names += 1
+        name, arms = f"own-{self.number}-{self.names}", [{"id": str(i), "features": [1.0 * i, 1.0]} for i in range(3)]
+        made = self.ask("POST", "/v1/bandits", json.dumps({"name": name, "policy": "ucb1", "arms": arms}))
+        if made is None or not self.expect(made, f"make {name}", 201):
+            return
+        body = {"bandit": name, "count": 3}
+        answer = self.ask("POST", "/v1/decisions", json.dumps(body))
+        if answer is not None and self.expect(answer, f"decide {body}", 200):
+            self.journal.write("decided", body, answer[1])
+        gone = self.ask("DELETE", f"/v1/bandits?bandit={name}")
+        if gone is not None and self.expect(gone, f"delete {name}", 200):
+            self.journal.write("deleted", name)
 
     # What a client should not do.
 

@@ -3,7 +3,8 @@
     python benchmarks/service/crashes.py [--kills 200] [--terms 20] [--seed 0] [--only kills|terms|disk|cuts]
 
 Clients in a second process decide (with keys, batches, availability), reward (late, twice, in contradiction), add and
-remove arms. After each ``kill -9``, some of them during start-up and many during a snapshot:
+remove arms, take rewards back, free the memory of removed arms, make and delete bandits. After each ``kill -9``, some
+of them during start-up and many during a snapshot:
 
 - everything that was acknowledged is in the log as it was acknowledged (*lost* counts what is not);
 - the state recovered from snapshot and log equals, bit for bit, that of a ledger that followed the log from its first
@@ -30,7 +31,7 @@ from pathlib import Path
 
 import cuts
 import numpy as np
-from clients import BANDITS, DIMENSION, FIRST_ARMS, Journal
+from clients import BANDITS, DIMENSION, FIRST_ARMS, RULES, Journal
 from full_disk import full_disk
 from servers import Served, free_port, write_arms
 from uncrashed import Acknowledged, Crowd, Uncrashed, fingerprint
@@ -69,7 +70,7 @@ class Campaign:
         self.crowd = Crowd(self.address, folder / "journal", "--seed", seed)
 
     def start(self, *, wait=True):
-        flags = ("--arms", self.arms, "--snapshot-every", SNAPSHOT_EVERY)
+        flags = ("--arms", self.arms, *RULES, "--snapshot-every", SNAPSHOT_EVERY)
         service = Served(self.state, *flags, port=self.port, wait=wait, limits=self.limits)
         if wait:
             self.start_seconds = service.ready_seconds
@@ -131,6 +132,8 @@ class Campaign:
         expected = fingerprint(self.uncrashed.ledger)
         if fingerprint(recovered.ledger) != expected:
             self.mismatches.append(f"the state recovered at record {self.uncrashed.last} is another")
+        if recovered.ledger.next_number < self.uncrashed.ledger.next_number:
+            self.mismatches.append(f"recovered at record {self.uncrashed.last}, numbers would be used again")
         if self.totals["checks"] % REPLAY_EVERY == 1:
             fresh = Ledger()
             fresh.replay(log.read())
@@ -148,7 +151,8 @@ class Campaign:
                 continue
             made = [(d["arm"], d["bound"], d["probability"]) for d in answer["decisions"]]
             self.totals["next decisions"] += NEXT
-            if made != self.uncrashed.next_decisions(name, NEXT):
+            number = int(answer["decisions"][0]["decision_id"].partition("-")[0])
+            if made != self.uncrashed.next_decisions(name, NEXT, number):
                 self.mismatches.append(f"after record {self.uncrashed.last} bandit {name} decides otherwise: {made}")
 
     def finish(self):
@@ -168,12 +172,13 @@ class Campaign:
         """What happened, in lines; whether all is well."""
         seen, lost = self.acknowledged.seen, self.acknowledged.lost
         wrong = self.mismatches + self.uncrashed.differing + self.acknowledged.wrong
-        events = seen["decided"] + seen["outcome"] + seen["added"] + seen["removed"]
+        events = sum(seen[what] for what in ("decided", "outcome", "added", "removed", "retracted", "deleted"))
         print(", ".join(f"{count} {what}" for what, count in self.totals.items() if what != "checks"))
         print(
             f"{self.uncrashed.last:,} records; {events:,} acknowledged answers: {seen['decided']:,} of decisions, "
             f"{seen['accepted']:,} rewards accepted, {seen['known']:,} known, {seen['conflict']:,} in conflict, "
-            f"{seen['added'] + seen['removed']} changes of arms; {seen['repeated']} keys answered again; "
+            f"{seen['added'] + seen['removed']} changes of arms, {seen['retracted']} retractions, {seen['deleted']} "
+            f"bandits deleted; {seen['repeated']} keys answered again; "
             f"{self.uncrashed.decisions:,} decisions made again"
         )
         print(f"lost: {len(lost)}   mismatches: {len(wrong)}", flush=True)

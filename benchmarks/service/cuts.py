@@ -45,7 +45,7 @@ class Written:
         self.log, self.ledger = open_log(str(self.path)), Ledger()
         self.ends, self.states = [], {}
         ids = tuple(f"a{i}" for i in range(len(ARMS)))
-        create = CreateBandit("default", BanditConfig(policy="ucb1"), ids, ARMS)
+        create = CreateBandit("default", BanditConfig(policy="ucb1", reward_range=None), ids, ARMS)
         self._append([plan_operation(self.ledger, create, 1e9)[0]])
         waiting, rng = [], random.Random(0)
         for t in range(groups):

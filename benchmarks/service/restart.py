@@ -26,7 +26,7 @@ from sketchbandits.service.bandits.ledger import Ledger
 from sketchbandits.service.bandits.operations import plan_operation
 from sketchbandits.service.bandits.planning import Facts, plan_group
 from sketchbandits.service.bandits.requests import CreateBandit, Decide, Reward
-from sketchbandits.service.bandits.snapshots import Snapshots
+from sketchbandits.service.bandits.snapshots import Snapshots, frozen
 from sketchbandits.service.log import open_log
 
 N_ARMS, DIMENSION = 200, 50
@@ -43,7 +43,8 @@ class Writer:
         self.now = time.time() - 86_400.0
         arms = correlated_arms(n_arms=N_ARMS, dim=DIMENSION, group_size=10, normalize="max", seed=0)
         ids = tuple(f"a{i}" for i in range(N_ARMS))
-        self.store([plan_operation(self.ledger, CreateBandit("default", BanditConfig(), ids, arms), self.now)[0]])
+        create = CreateBandit("default", BanditConfig(reward_range=None), ids, arms)
+        self.store([plan_operation(self.ledger, create, self.now)[0]])
 
     def store(self, changes):
         """Commit, then apply."""
@@ -60,7 +61,7 @@ class Writer:
     def keep_snapshot(self):
         """As of now."""
         self.kept = self.log.last.seq
-        self.snapshots.write(self.ledger, self.log.last)
+        self.snapshots.write(frozen(self.ledger, self.log.last))
 
 
 def write(state, events, behind):

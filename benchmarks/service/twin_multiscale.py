@@ -16,7 +16,7 @@ SPARE = 8  # CS-LB makes one more empty cluster for so many
 class Multiscale:
     """The policy; its budget counts free slots too: a full cluster's slots double, and empty ones are made ahead."""
 
-    grows, cheap = True, False  # with its arms; to ask for a choice
+    grows, frees, cheap, slow = True, False, False, True  # see `twins.Fixed`
 
     def __init__(
         self, arms, *, sketch_size=SKETCH_SIZE, ridge=None, radius="mixture", budget=2048, noise=1.0, theta_norm=1.0,

@@ -12,7 +12,8 @@ from twin_multiscale import SKETCH_SIZE, Multiscale, naive
 class Fixed:
     """A twin from ``naive`` whose arms stay: only its bounds are compared, and those until the arms change."""
 
-    grows = False
+    grows = frees = False  # whether it follows arms that come and go, and arms that are freed
+    slow = False  # to learn a reward
 
     def __init__(self, policy):
         self.policy, self.active = policy, np.ones(policy.N, bool)
@@ -29,9 +30,9 @@ class Fixed:
 
 
 class Growing(Fixed):
-    """OFUL, LinUCB and UCB1: one more arm is one more row."""
+    """OFUL, LinUCB and UCB1: one more arm is one more row. What freed arms taught stays as it is."""
 
-    grows = True
+    grows = frees = True
 
     def add(self, arms):
         policy, more = self.policy, len(arms)
@@ -90,6 +91,13 @@ def twin_of(config, arms):
         options["c"] = options.pop("exploration")
     slow = policy(arms, **options)
     return slow if wrapper is None else wrapper(slow)
+
+
+def taught(twin, counts, sums):
+    """Let a new twin learn so many rewards of each arm, each their mean, arm by arm."""
+    for arm in np.flatnonzero(counts).tolist():
+        for _ in range(int(counts[arm])):
+            twin.record(arm, sums[arm] / counts[arm])
 
 
 def _value(value):

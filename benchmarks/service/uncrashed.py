@@ -9,34 +9,32 @@ from collections import Counter
 from servers import HERE
 
 from sketchbandits import snapshot
-from sketchbandits.service.bandits.bandit import Change
+from sketchbandits.service.bandits.changes import Change
 from sketchbandits.service.bandits.ledger import Ledger
-from sketchbandits.service.bandits.planning import Facts, plan_group
+from sketchbandits.service.bandits.planning import NO_FACTS, GroupPlan
 from sketchbandits.service.bandits.requests import Decide
-from sketchbandits.service.log.events import Kind, features_of, parsed
+from sketchbandits.service.log.events import Kind, parsed
 
 
 def fingerprint(ledger):
-    """Everything that decides what a ledger does and shows next, bit for bit."""
-    return ledger.next_number, {
+    """Everything that decides what a ledger does and shows next, bit for bit; but for the number of its next decision,
+    since a snapshot may leave out numbers that were never used.
+    """
+    return ledger.keys_required, {
         name: (
             {leaf: array.tobytes() for leaf, array in snapshot.leaves(bandit.policy.state)},
             dict(bandit.policy.settings),
             list(bandit.waiting.items()),
-            list(bandit.keys.items()),
+            {by: list(own.items()) for by, own in bandit.keys.items()},
             list(bandit.ids),
             dict(bandit.index),
-            (bandit.decisions, bandit.rewards, bandit.defaults, bandit.reward_sum, bandit.origin, bandit.created),
-            bandit.reward_sums.tobytes(),
-            {start: tuple(minute) for start, minute in bandit.minutes.items()},
+            (bandit.origin, bandit.created, sorted(bandit.retracted)),
+            None if bandit.places.arm_at is None else bandit.places.arm_at.tolist(),
+            repr(bandit.totals.to_json()),
+            bandit.totals.outstanding.tolist(),
         )
         for name, bandit in ledger.bandits.items()
     }
-
-
-def _change(record):
-    features = features_of(record.body) if record.kind in (Kind.BANDIT, Kind.ARMS_ADDED) else None
-    return Change(record.kind, record.decision, parsed(record.body), features)
 
 
 class Uncrashed:
@@ -47,18 +45,18 @@ class Uncrashed:
         self.decisions, self.differing = 0, []
 
     def follow(self, records):
-        """Take more records of the log, group by group."""
+        """Take more records of the log, group by group: a bandit plans what it is asked at one time together."""
 
         def mark(entry):
-            record, change = entry
-            together = record.kind in (Kind.DECISION, Kind.REWARD)
-            return (change.data["t"], True) if together else (record.seq, False)
+            seq, change = entry
+            together = change.kind in (Kind.DECISION, Kind.REWARD)
+            return (change.data["bandit"], change.data["t"]) if together else (seq, None)
 
-        for _, group in itertools.groupby(((record, _change(record)) for record in records), mark):
+        for _, group in itertools.groupby(((r.seq, Change.from_record(r)) for r in records), mark):
             entries = list(group)
-            self._decide([(record.seq, change) for record, change in entries if record.kind == Kind.DECISION])
-            self.ledger.apply((record.seq, change) for record, change in entries)
-            self.last = entries[-1][0].seq
+            self._decide([entry for entry in entries if entry[1].kind == Kind.DECISION])
+            self.ledger.apply(entries)
+            self.last = entries[-1][0]
 
     def _decide(self, entries):
         if not entries:
@@ -67,19 +65,29 @@ class Uncrashed:
         for _, change in entries:
             bandit, available = self.ledger.bandits[change.data["bandit"]], change.data.get("available")
             ids = None if available is None else tuple(bandit.ids[arm] for arm in available)
-            requests.append(Decide(bandit.name, ids, change.data.get("key"), len(change.data["arms"])))
-        plan = plan_group(self.ledger, requests, Facts({}, {}), entries[0][1].data["t"])
+            key, by = change.data.get("key"), change.data.get("by")
+            requests.append(Decide(bandit.name, ids, key, len(change.data["arms"]), by))
+        first = entries[0][1].data
+        plan = planned(self.ledger, requests, first["t"], first["n"])
         for (seq, logged), mine in zip(entries, plan.changes, strict=True):
             self.decisions += len(logged.data["arms"])
             if any(logged.data[what] != mine.data[what] for what in ("n", "arms", "bounds", "p")):
                 self.differing.append(f"record {seq}: {logged.data} was decided, a service never stopped: {mine.data}")
 
-    def next_decisions(self, bandit, count):
-        """What the service is going to decide next."""
-        (change,) = plan_group(self.ledger, [Decide(bandit, None, None, count)], Facts({}, {}), 0.0).changes
+    def next_decisions(self, bandit, count, number):
+        """What the service is going to decide next, the first decision having this number."""
+        (change,) = planned(self.ledger, [Decide(bandit, None, None, count)], 0.0, number).changes
         own = self.ledger.bandits[bandit]
         data = change.data
         return [(own.ids[arm], bound, p) for arm, bound, p in zip(data["arms"], data["bounds"], data["p"], strict=True)]
+
+
+def planned(ledger, requests, now, number):
+    """What a bandit plans for these requests, its decisions beginning with this number."""
+    group = GroupPlan(ledger, requests, NO_FACTS, now, first=number)
+    for _ in group.steps():
+        pass
+    return group.plan
 
 
 class Acknowledged:
@@ -89,7 +97,7 @@ class Acknowledged:
         self.path, self.at = path, 0
         self.ids: dict[str, list[str]] = {}  # per bandit, of its arms
         self.decided, self.recorded, self.keys = {}, {}, {}
-        self.removed = set()
+        self.numbers, self.retracted, self.removed, self.deleted = set(), set(), set(), Counter()
         self.seen = Counter()
         self.answered = set()
         self.lost, self.wrong = [], []
@@ -97,13 +105,19 @@ class Acknowledged:
     def read(self, record):
         """Take a record of the log."""
         data = parsed(record.body)
-        if record.kind in (Kind.BANDIT, Kind.ARMS_ADDED):
-            self.ids.setdefault(data["bandit"], []).extend(data["ids"])
+        if record.kind == Kind.BANDIT:
+            self.ids[data["bandit"]] = list(data["ids"])
+        elif record.kind == Kind.ARMS_ADDED:
+            self.ids[data["bandit"]].extend(data["ids"])
         elif record.kind == Kind.ARMS_REMOVED:
             self.removed |= {(data["bandit"], self.ids[data["bandit"]][arm]) for arm in data["arms"]}
         elif record.kind == Kind.DECISION:
             self._read_decisions(record.seq, data)
-        else:
+        elif record.kind == Kind.RETRACTED:
+            self.retracted.update(data["ids"])
+        elif record.kind == Kind.BANDIT_DELETED:
+            self.deleted[data["bandit"]] += 1
+        elif record.kind in (Kind.REWARD, Kind.DEFAULT):
             self.recorded[data["id"]] = (record.seq, data["bandit"], data["reward"], record.kind)
 
     def _read_decisions(self, seq, data):
@@ -112,6 +126,9 @@ class Acknowledged:
             name = f"{data['n'] + i}-{data['token']}"
             own.append([name, self.ids[data["bandit"]][arm], data["bounds"][i], data["p"][i]])
             self.decided[name] = (seq, data["bandit"])
+            if data["n"] + i in self.numbers:
+                self.wrong.append(f"record {seq}: the number {data['n'] + i} is used a second time")
+            self.numbers.add(data["n"] + i)
         self.keys[data["n"]] = (data.get("key"), own)
 
     def check(self):
@@ -140,6 +157,7 @@ class Acknowledged:
             "accepted": recorded == value and kind == Kind.REWARD,
             "known": recorded == value,
             "conflict": recorded is not None and recorded != value,
+            "retracted": decision in self.retracted,
         }
         if owner != bandit or not fits.get(status, False):
             self.lost.append(f"{decision} was {status} with {value}; logged: {recorded} ({kind}) of {owner}")
@@ -153,6 +171,14 @@ class Acknowledged:
     def _removed(self, bandit, name):
         if (bandit, name) not in self.removed:
             self.lost.append(f"arm {name} was removed from {bandit} and that is not in the log")
+
+    def _retracted(self, decision, status):
+        if (decision in self.retracted) != (status in ("retracted", "known")):
+            self.lost.append(f"{decision} was {status} when its reward was taken back, and the log says otherwise")
+
+    def _deleted(self, bandit):
+        if not self.deleted[bandit]:
+            self.lost.append(f"bandit {bandit} was deleted and that is not in the log")
 
     def _repeated(self):
         pass

@@ -14,11 +14,14 @@ class Idle:
     """As much of a connection as its registry needs."""
 
     def __init__(self):
-        self.rooms, self.closed = (), False
+        self.rooms, self.closed, self.turn, self.noted = (), False, 0, 0
         self.transport = SimpleNamespace(get_write_buffer_size=lambda: 0, close=self.close, abort=self.close)
 
     def close(self):
         self.closed = True
+
+    def waits_for(self):
+        return self.state
 
     def overdue(self, now):
         return "closed_idle" if now > 2 else None

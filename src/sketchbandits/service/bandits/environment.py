@@ -3,6 +3,7 @@
 On one of them, replay is bit-for-bit identical. On another one, matrix products may round differently.
 """
 
+import functools
 import platform
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from threadpoolctl import threadpool_info
 from sketchbandits import __version__
 
 
+@functools.cache
 def environment() -> dict[str, str]:
-    """Names and versions, as a snapshot records them."""
+    """Names and versions, as a snapshot records them; found once, since that holds up the process for a while."""
     return {
         "sketchbandits": __version__,
         "numpy": np.__version__,

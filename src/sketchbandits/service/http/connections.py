@@ -1,7 +1,8 @@
 """All open connections: how many there may be, which one makes room for another, and which are open for too long.
 
 One sweep per second looks at every connection, which costs less than a timer per request. Time is counted in sweeps:
-while the event loop itself stands still, no client is late.
+while the event loop itself stands still, no client is late. What a connection waits for changes twice per request, so
+it is noted only at sweeps, and where a new connection needs room.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ RESERVED = 100  # descriptors for the log, the listening socket, connections tha
 LINGERING = 50  # refused connections that stay until their client has read why
 SWEEP_SECONDS = 1.0
 REPORT_SECONDS = 10.0
+_LOOKS = 100_000  # at connections between two sweeps, for one that can make room
 _TROUBLE = ("refused", "displaced", "closed_slow", "closed_unread", "oversized")
 
 logger = logging.getLogger("sketchbandits.service")
@@ -43,7 +45,12 @@ class Member(Protocol):
 
     transport: asyncio.Transport
     rooms: "tuple[Room, ...]"
-    state: State
+    state: State  # as last noted
+    turn: int  # when it was last answered: larger means later
+    noted: int  # the turn when its state was last noted
+
+    def waits_for(self) -> State:
+        """What it waits for now."""
 
     def overdue(self, now: float) -> str | None:
         """Why the connection must be closed now: the name of its counter."""
@@ -70,6 +77,8 @@ class Connections:
         self.by_address: dict[str, Room] = {}
         self.lingering: OrderedDict[Member, float] = OrderedDict()
         self.now = 0.0  # seconds, counted in sweeps
+        self.turns = itertools.count(1)
+        self._looks = _LOOKS
         self.stopping = False  # every answer ends its connection from now on
         self._reported, self._report_after = asdict(counts), 0.0
 
@@ -87,18 +96,32 @@ class Connections:
         return True
 
     def _make_room(self, room: Room) -> bool:
+        """End the connection that has been idle for longest, or else the one whose request is arriving for longest."""
+        oldest = next(iter(room.queues[State.IDLE]), None)
+        if oldest is None or oldest.noted != oldest.turn or oldest.waits_for() is not State.IDLE:
+            if self._looks < 0:
+                return False
+            self._looks -= self.all.count
+            self._note()
         for state in (State.IDLE, State.ARRIVING):
             if room.queues[state]:
                 self.end(next(iter(room.queues[state])), "displaced")
                 return True
         return False
 
+    def _note(self) -> None:
+        """Note what every connection waits for, in the order in which they were answered."""
+        found = ((each, each.waits_for()) for each in itertools.chain(*self.all.queues))
+        changed = [(each, state) for each, state in found if state is not each.state or each.turn != each.noted]
+        for connection, state in sorted(changed, key=lambda pair: pair[0].turn):
+            self.move(connection, state)
+
     def move(self, connection: Member, state: State) -> None:
         """The connection waits for something else."""
         for room in connection.rooms:
             del room.queues[connection.state][connection]
             room.queues[state][connection] = None
-        connection.state = state
+        connection.state, connection.noted = state, connection.turn
 
     def leave(self, connection: Member) -> None:
         """The connection is closed, or about to be; a second call changes nothing."""
@@ -134,6 +157,8 @@ class Connections:
     def sweep(self) -> None:
         """Close what is overdue, and report what had to be closed or refused."""
         self.now += SWEEP_SECONDS
+        self._looks = _LOOKS
+        self._note()
         for connection in [*itertools.chain(*self.all.queues)]:
             if reason := connection.overdue(self.now):
                 self.end(connection, reason)

@@ -45,7 +45,7 @@ class Connection(HttpToolsProtocol):
     rooms: tuple[Room, ...] = ()
     state = State.ARRIVING
     began: float | None = None  # when the request began that is arriving
-    idle_since = 0.0
+    idle_since, turn, noted = 0.0, 0, 0
     unread, unread_since = 0, 0.0  # bytes that the client has not read, and since when they became no fewer
     overhead, body_size = 0, 0  # bytes since the request began that are no body, and those that are
     after_headers = admitted = False
@@ -72,24 +72,28 @@ class Connection(HttpToolsProtocol):
             return
         self.overhead += len(data)
         try:
-            self._feed(data)
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as stopped:
+            self._feed_without_offer(data[stopped.args[0] :])
         except httptools.HttpParserError:
-            if not self.transport.is_closing():
-                self.send_400_response("Invalid HTTP request received.")
-            return
+            self._refuse_invalid()
         if self.overhead > HEAD_LIMIT + self.body_size:  # chunks of a few bytes have as much framing as body
             self.registry.end(self, "oversized")
-        else:
-            self._settle()
 
-    def _feed(self, data: bytes) -> None:
+    def _feed_without_offer(self, rest: bytes) -> None:
         """The parser stops after headers that offer another protocol: give it the same request without the offer."""
-        while data:
+        while self.offer:
+            data, self.offer = self.offer + rest, b""
             try:
-                return self.parser.feed_data(data)
+                self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as stopped:
                 rest = data[stopped.args[0] :]
-                data, self.offer = self.offer and self.offer + rest, b""
+            except httptools.HttpParserError:
+                self._refuse_invalid()
+
+    def _refuse_invalid(self) -> None:
+        if not self.transport.is_closing():
+            self.send_400_response("Invalid HTTP request received.")
 
     def on_message_begin(self) -> None:
         """A request begins."""
@@ -104,7 +108,10 @@ class Connection(HttpToolsProtocol):
             return
         if len(self.headers) >= FIELDS:
             self._refuse_more()
-        super().on_header(name, value)
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Begin to answer, or wait until earlier requests are answered."""
@@ -137,18 +144,20 @@ class Connection(HttpToolsProtocol):
         self._unset_keepalive_if_required()  # any byte would cancel it; `overdue` knows better
         if self.pipeline:
             self.flow.pause_reading()
-        self._settle()
+        self.idle_since, self.turn = self.registry.now, next(self.registry.turns)
 
     def overdue(self, now: float) -> str | None:
         """Why the connection must be closed now: the name of its counter."""
         if self._is_unread(now):
             return "closed_unread"
-        self._settle()
-        if self.began is not None and (self.state is State.BUSY or self.flow.read_paused):
+        state = self.waits_for()
+        if state is State.BUSY:
+            self.idle_since = now
+        if self.began is not None and (state is State.BUSY or self.flow.read_paused):
             self.began = now  # a request behind another one, or one that the service does not go on reading
         if self.began is not None and now - self.began > REQUEST_SECONDS:
             return "closed_slow"
-        return "closed_idle" if self.state is State.IDLE and now - self.idle_since > IDLE_SECONDS else None
+        return "closed_idle" if state is State.IDLE and now - self.idle_since > IDLE_SECONDS else None
 
     def _is_unread(self, now: float) -> bool:
         size = self.transport.get_write_buffer_size()
@@ -157,16 +166,12 @@ class Connection(HttpToolsProtocol):
         self.unread = size
         return size > 0 and now - self.unread_since > UNREAD_SECONDS
 
-    def _settle(self) -> None:
-        """Note what the connection waits for now; an idle one stays idle whatever line ends it sends."""
+    def waits_for(self) -> State:
+        """What the connection waits for now; an idle one stays idle whatever line ends it sends."""
         unanswered = self.cycle is not None and not self.cycle.response_complete
         if self.unread or self.pipeline or (unanswered and not self.cycle.more_body):
-            state = State.BUSY
-        else:
-            state = State.IDLE if self.began is None else State.ARRIVING
-        if state is not self.state:
-            self.registry.move(self, state)
-            self.idle_since = self.registry.now
+            return State.BUSY
+        return State.IDLE if self.began is None else State.ARRIVING
 
     def _without_offer(self) -> bytes:
         version = self.parser.get_http_version().encode()
