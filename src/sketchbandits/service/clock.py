@@ -6,8 +6,9 @@ meanwhile is reported and otherwise ignored.
 
 Between two processes of one boot of the machine the same holds: the first process notes in ``clock.json`` how its time
 relates to the time since the boot. After another boot only the machine's clock is left. It may be wrong until the
-machine has asked a time server, so deadlines wait for a minute where much time seems to have passed; and time never
-goes back behind the last record.
+machine has asked a time server, so deadlines wait for a minute where much time seems to have passed. A clock that is
+set back in that minute was ahead, and is followed, since otherwise deadlines would pass too early; time never goes back
+behind the last record before the start.
 """
 
 import json
@@ -55,7 +56,9 @@ class ServiceClock:
         self._path, self._wall, self._up = path, wall, up
         self._boot = boot_id() if boot is None else boot
         self._ahead = 0.0  # by how much the machine's clock is ahead, as last reported
+        self._last = last
         self._start = self._offset(last)
+        self._doubt_ends = self._up() + self.doubt
         self._note_boot()
 
     def now(self) -> float:
@@ -73,6 +76,11 @@ class ServiceClock:
         if abs(ahead - self._ahead) < JUMP:
             return None
         moved, self._ahead = ahead - self._ahead, ahead
+        if moved < 0.0 and self._up() < self._doubt_ends and self._last is not None:
+            self._start = max(self._start + moved, self._last - self._up())
+            self._ahead = self.ahead
+            self._note_boot()
+            return f"the machine's clock was set by {moved:+.0f} s soon after the start, and is followed"
         return f"the machine's clock was set by {moved:+.0f} s; deadlines go on by the time that has really passed"
 
     def _offset(self, last: float | None) -> float:

@@ -22,7 +22,7 @@ from sketchbandits.service.http.connections import Connections, limits
 from sketchbandits.service.http.protocol import protocol
 from sketchbandits.service.keys import KeyRing
 from sketchbandits.service.log.progress import Progress
-from sketchbandits.service.service import Service, Settings
+from sketchbandits.service.service import Service, Settings, Stopped
 
 SHUTDOWN_SECONDS = 30  # for what was accepted
 REFUSING_SECONDS = 0.2  # after that, for clients to see 503 rather than a closed connection
@@ -31,10 +31,6 @@ ENDING_SECONDS = 2.0  # for the last answers to be read
 SEND_BUFFER = 1 << 17  # bytes in the kernel for a client that does not read; the rest is in view of `Connections`
 
 logger = logging.getLogger("sketchbandits.service")
-
-
-class Stopped(Exception):
-    """Recovery was interrupted: nothing is lost, the next start recovers."""
 
 
 class Server(uvicorn.Server):
