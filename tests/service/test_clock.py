@@ -106,7 +106,18 @@ def test_a_clock_that_was_behind_after_a_boot_is_not_followed(machine):
 def test_a_damaged_note_is_ignored_and_written_again(machine, text):
     machine.path.write_text(text)
     assert machine.start().now() == machine.wall
-    assert json.loads(machine.path.read_text()) == {"boot": "first boot", "start": machine.wall - machine.up}
+    written = json.loads(machine.path.read_text())
+    assert (written["boot"], written["start"]) == ("first boot", machine.wall - machine.up)
+
+
+def test_a_changed_bit_of_the_note_moves_no_deadline(machine):
+    last = machine.start().now()
+    whole = machine.path.read_bytes()
+    for bit in range(0, 8 * len(whole), 11):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        machine.path.write_bytes(damaged)
+        assert machine.start(last).now() == last
 
 
 def test_a_folder_that_cannot_be_written_is_no_reason_not_to_start(machine):

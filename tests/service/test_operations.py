@@ -1,5 +1,6 @@
 """Changes of bandits and arms over HTTP: how long they may take, and what they say."""
 
+import asyncio
 import contextlib
 import signal
 import subprocess
@@ -26,12 +27,13 @@ def test_a_change_may_take_longer_than_a_decision(tmp_path, monkeypatch):
 
     async def create():
         async with service_at(tmp_path, answer_seconds=0.1, operation_seconds=PATIENCE) as (service, client):
-            build = service.writer.builder.build
-            monkeypatch.setattr(
-                service.writer.builder,
-                "build",
-                lambda ledger, operation, function: build(ledger, operation, lambda: (time.sleep(0.5), function())[1]),
-            )
+            plan = service.writer.builder.plan
+
+            async def slow(*arguments):
+                await asyncio.sleep(0.5)
+                return await plan(*arguments)
+
+            monkeypatch.setattr(service.writer.builder, "plan", slow)
             body = {"name": "second", "policy": "ucb1", "arms": TWO}
             return await client.post("/v1/bandits", json=body)
 

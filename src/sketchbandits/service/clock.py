@@ -15,6 +15,7 @@ import json
 import os
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,7 +95,7 @@ class ServiceClock:
                 )
                 self._ahead = wall - noted
                 return noted
-            return wall
+            return wall if last is None else max(wall, last - self._up())
         if last is None:
             return wall
         gap = wall + self._up() - last
@@ -115,6 +116,8 @@ class ServiceClock:
         try:
             value = json.loads(self._path.read_bytes())
             noted = float(value["start"])
+            if value["check"] != _check(value["boot"], noted):
+                return None
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return noted if self._boot is not None and value["boot"] == self._boot else None
@@ -127,8 +130,13 @@ class ServiceClock:
             return
         try:
             with os.fdopen(handle, "w") as file:
-                json.dump({"boot": self._boot, "start": self._start}, file)
+                json.dump({"boot": self._boot, "start": self._start, "check": _check(self._boot, self._start)}, file)
             os.replace(part, self._path)
             flush_folder(self._path.parent)
         except OSError:
             Path(part).unlink(missing_ok=True)
+
+
+def _check(boot: str | None, start: float) -> int:
+    """A checksum: a damaged note would move every deadline."""
+    return zlib.crc32(f"{boot} {start!r}".encode())
