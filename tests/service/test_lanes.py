@@ -172,6 +172,26 @@ def test_a_bandit_may_be_deleted_and_created_while_requests_wait(tmp_path):
     run(check())
 
 
+def test_churned_arms_do_not_pile_up(tmp_path, monkeypatch):
+    monkeypatch.setattr("sketchbandits.service.bandits.bandit.MOST_REMOVED", 20)
+
+    async def check():
+        async with Desk(tmp_path) as desk:
+            made, sizes = desk.writer.ledger.bandits["default"], []
+            for i in range(60):
+                ids = tuple(f"{i}-{j}" for j in range(5))
+                await desk.writer.submit(AddArms("default", ids, ARMS[:5] * 0.9))
+                (decision,) = await desk.decide(available=ids)
+                await desk.ask(Reward("default", ((decision["decision_id"], 0.5),)))
+                assert (await desk.ask(RemoveArms("default", ids)))["active"] == len(IDS)
+                sizes.append(made.state_bytes)
+            assert made.policy.n_arms <= len(IDS) + 4 * len(IDS) + 5 and max(sizes[30:]) <= 2 * max(sizes[:20])
+            assert made.totals.rewards == 60 and len(made.ids) == len(IDS) + 300
+            assert state_of(desk.replayed()) == state_of(desk.writer.ledger)
+
+    run(check())
+
+
 def test_snapshots_under_load_of_bandits_that_come_and_go(tmp_path, monkeypatch):
     """Bandits are copied at different records; recovery from any such snapshot arrives at the same state."""
 

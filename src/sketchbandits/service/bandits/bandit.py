@@ -30,6 +30,8 @@ from sketchbandits.service.bandits.totals import Totals
 from sketchbandits.service.log.events import Kind
 
 KEYS_KEPT = 100_000  # idempotency keys, the latest of each API key
+# Removed arms whose memory is kept: their rewards can still be taken back.
+MOST_REMOVED, REMOVED_PER_ARM = 1_000, 4
 # A step of planning or learning should take about a millisecond; what one takes grows with the number of arms and with
 # the size of the policy's state.
 _ARMS_PER_STEP, _BYTES_PER_STEP, _SHORT_STATE = 250_000, 1 << 26, 1 << 21
@@ -240,6 +242,11 @@ class Bandit:
             self.ids.append(arm_id)
         self.totals.grow(len(self.ids))
         self.replace_policy(policy)
+
+    @property
+    def keeps_too_much(self) -> bool:
+        """Whether the policy has so many more removed arms than others that their memory should be given back."""
+        return self.policy.n_arms - self.active.size > max(MOST_REMOVED, REMOVED_PER_ARM * self.active.size)
 
     def freeable(self) -> list[int]:
         """Removed arms whose memory the policy can give back: nothing more can be learned about them."""

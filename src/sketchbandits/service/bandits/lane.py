@@ -26,7 +26,16 @@ from sketchbandits.service.bandits.planning import (
     questions,
 )
 from sketchbandits.service.bandits.player import Player
-from sketchbandits.service.bandits.requests import Answer, Operation, Refusal, Request, Reward, internal
+from sketchbandits.service.bandits.requests import (
+    Answer,
+    FreeArms,
+    Operation,
+    Refusal,
+    RemoveArms,
+    Request,
+    Reward,
+    internal,
+)
 
 GROUP = 512  # requests in one commit at most
 RETRY_SECONDS = 1
@@ -207,6 +216,8 @@ class Lane:
             return internal()
         if change is not None and not await self._commit([change], built, short=False):
             return _refused_by_storage({})
+        if isinstance(operation, RemoveArms) and (bandit := self._bandit) is not None and bandit.keeps_too_much:
+            await self._operate(FreeArms(self.name))  # a refusal changes nothing: it is tried with the next removal
         return answer
 
     async def _commit(self, changes: list[Any], built: Built = None, *, short: bool) -> bool:
