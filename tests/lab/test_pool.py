@@ -253,13 +253,16 @@ def test_an_error_in_this_process_leaves_what_was_finished(journal, monkeypatch)
 
 @pytest.mark.process
 def test_workers_are_stopped_in_the_middle_of_long_runs(journal):
-    def interrupt(stage, what, share):
+    workers = []
+
+    def interrupt(stage, what, share):  # in a thread, where a failing assertion would end nothing
         if stage == PLAYING and share > 0.0:
-            assert len(multiprocessing.active_children()) == 2
+            workers.append(len(multiprocessing.active_children()))
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         play_all(tasks_of("oful", length=10**9), journal, jobs=2, watch=interrupt)
+    assert workers[0] == 2
     assert no_children(3.0)
     assert not journal.path.exists()
 
