@@ -32,7 +32,7 @@ def test_new_rows_are_added_and_missing_ones_named(tmp_path, caplog):
             active, _ = await started(tmp_path / "s", changed)
             assert active == [*IDS, "new"]
             assert "arm 'new': new in the file: added" in caplog.text
-            assert "arms 'a0', 'a1': no longer in the file" in caplog.text and "--remove-missing-arms" in caplog.text
+            assert "arms 'a0', 'a1': not in the file" in caplog.text and "--remove-missing-arms" in caplog.text
             active, ids = await started(tmp_path / "s", changed, remove_missing_arms=True)
             assert active == [*IDS[2:], "new"] and "removed from bandit 'default'" in caplog.text
         assert (await started(tmp_path / "s", first))[0] == active, "what was removed stays removed"

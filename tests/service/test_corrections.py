@@ -210,7 +210,7 @@ def test_freed_arms_in_snapshots_keys_and_refusals(tmp_path):
     with pytest.raises(Refusal, match="freed"):
         logged.operate(Retract("default", (answer["decisions"][0]["decision_id"],)))
     Snapshots(tmp_path).write(frozen(logged.ledger, logged.records[-1].position))
-    ((_, restored, _),) = Snapshots(tmp_path).intact()
+    ((_, restored, *_),) = Snapshots(tmp_path).intact()
     assert state_of(restored) == state_of(logged.ledger)
     assert next_arms(restored, logged.time) == next_arms(logged.ledger, logged.time)
     same_after_replay(logged)

@@ -1,8 +1,9 @@
 """One bandit's work never holds up another's, and what people look at is never older than their request."""
 
 import asyncio
+import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 import pytest
@@ -23,9 +24,10 @@ from sketchbandits.service.bandits.requests import (
     Retract,
     Reward,
 )
+from sketchbandits.service.bandits.saved import Frozen, frozen_bandit
 from sketchbandits.service.bandits.snapshots import Snapshots
-from sketchbandits.service.folder import SNAPSHOTS
-from sketchbandits.service.log import LogDamaged, open_log
+from sketchbandits.service.folder import SNAPSHOTS, set_snapshots_aside
+from sketchbandits.service.log import LogDamaged, cut_back, open_log
 
 
 @contextmanager
@@ -235,8 +237,8 @@ def test_snapshots_under_load_of_bandits_that_come_and_go(tmp_path, monkeypatch)
         for i, frozen in enumerate(kept):
             store = Snapshots(tmp_path / f"again-{i}")
             store.write(frozen)
-            ((position, ledger, _),) = store.intact()
-            uneven += frozen.until > position.seq
+            ((position, ledger, *_),) = store.intact()
+            uneven += frozen.until.seq > position.seq
             ledger.replay(desk.log.records[position.seq :])
             assert state_of(ledger) == whole
         assert uneven, "some snapshots were taken while others went on"
@@ -343,7 +345,7 @@ def test_a_snapshot_whose_numbers_the_log_has_used_is_passed_over(tmp_path):
     run(make())
     log = open_log(str(state / "events.db"))
     snapshots = Snapshots(state / SNAPSHOTS)
-    ((position, ledger, _),) = snapshots.intact()
+    ((position, ledger, *_),) = snapshots.intact()
     whole = recover(log, Snapshots(tmp_path / "none")).ledger
     assert ledger.next_number == whole.next_number == 61
     manifest = state / SNAPSHOTS / str(position.seq) / ".manifest.json"
@@ -373,3 +375,102 @@ def test_a_snapshot_made_elsewhere_is_used_and_said(tmp_path, monkeypatch):
     found = recover(log, Snapshots(state / SNAPSHOTS))
     log.close()
     assert found.snapshot.seq == 2 and "is now another one" in found.notes[0] and "bit for bit" in found.notes[0]
+
+
+async def _uneven_snapshot(state):
+    """A log whose snapshot began at one record and contains later ones of one of two bandits."""
+    async with service_at(state, bandit("a"), bandit("b")) as (service, client):
+        await client.post("/v1/decisions", json={"bandit": "a"})
+        writer = service.writer
+        start, kept = writer.log.last, [frozen_bandit(service.ledger.bandits["a"], writer.log.last.seq)]
+        for _ in range(20):
+            await client.post("/v1/decisions", json={"bandit": "b"})
+        kept.append(frozen_bandit(service.ledger.bandits["b"], writer.log.last.seq))
+        ledger = service.ledger
+        writer.snapshots.write(Frozen(start, writer.log.last, ledger.next_number, False, {}, kept))
+        writer.snapshot = writer.log.last
+        return start.seq, writer.log.last.seq
+
+
+@pytest.mark.parametrize("cut_at", ["inside", "at its start"])
+def test_a_log_that_ends_within_a_snapshot_does_not_fit_it(tmp_path, cut_at):
+    state = tmp_path / "s"
+    start, end = run(_uneven_snapshot(state))
+    assert end == start + 20 and [path.name for path in (state / SNAPSHOTS).iterdir()] == [str(end)]
+    log = open_log(str(state / "events.db"))
+    whole = recover(log, Snapshots(state / SNAPSHOTS))
+    assert whole.snapshot.seq == start and state_of(whole.ledger) == state_of(recover(log, Snapshots(tmp_path)).ledger)
+    log.close()
+    first = start + 6 if cut_at == "inside" else start
+    cut_back(str(state / "events.db"), first)
+    log = open_log(str(state / "events.db"))
+    with pytest.raises(LogDamaged, match=f"does not hold record {end}"):
+        recover(log, Snapshots(state / SNAPSHOTS))
+    assert set_snapshots_aside(state / SNAPSHOTS, first) == 1
+    found = recover(log, Snapshots(state / SNAPSHOTS))
+    log.close()
+    assert found.snapshot.seq == 0 and found.ledger.bandits["b"].totals.decisions == first - start - (first > start)
+
+
+def test_a_tail_that_is_cut_off_at_the_start_takes_the_snapshot_with_it(tmp_path):
+    """The end of the log is damaged: what the snapshot contains of it must not be used either."""
+    state = tmp_path / "s"
+    start, end = run(_uneven_snapshot(state))
+    with closing(sqlite3.connect(state / "events.db")) as database, database:
+        database.execute("UPDATE events SET body = X'00' WHERE seq > ?", (start + 10,))
+    log = open_log(str(state / "events.db"))
+    found = recover(log, Snapshots(state / SNAPSHOTS))
+    assert log.last.seq < end and found.snapshot.seq == 0 and any("cut back" in note for note in found.notes)
+    assert state_of(found.ledger) == state_of(recover(log, Snapshots(tmp_path)).ledger)
+    log.close()
+
+
+def test_a_bandit_that_is_half_applied_is_never_kept(tmp_path, monkeypatch):
+    async def check():
+        async with Desk(tmp_path, snapshot_every=1) as desk:
+            await two(desk)
+            (decision,) = (await desk.ask(Decide("slow")))["decisions"]
+            monkeypatch.setattr("sketchbandits.service.bandits.writer.TICK", 0.001)
+            while desk.writer.snapshot != desk.log.last:
+                await asyncio.sleep(0.01)
+            monkeypatch.setattr(Bandit, "learning", lambda self, changes: 1 / 0)
+            kept = []
+            desk.writer.snapshots.write = kept.append
+            answer = await desk.writer.submit(Reward("slow", ((decision["decision_id"], 0.5),)))
+            assert answer.code == "failed"
+            with pytest.raises(ZeroDivisionError):
+                await desk.task
+            assert not kept
+            with pytest.raises(ZeroDivisionError):
+                await desk.writer.stop(desk.task)
+
+    run(check())
+
+
+def test_a_copy_that_fails_is_tried_again_later(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("sketchbandits.service.bandits.writer.TICK", 0.001)
+    monkeypatch.setattr("sketchbandits.service.bandits.writer.frozen_bandit", lambda *of: 1 / 0)
+
+    async def check():
+        async with Desk(tmp_path, snapshot_every=1) as desk:
+            await desk.decide()
+            await asyncio.sleep(0.3)
+            assert len(await desk.decide()) == 1
+        assert caplog.text.count("no snapshot was written") == 1
+
+    run(check())
+
+
+def test_a_picture_of_a_bandit_that_is_replaced_ends(tmp_path):
+    async def check():
+        async with Desk(tmp_path) as desk:
+            await two(desk)
+            await desk.decide()
+            old = desk.writer.ledger.bandits["slow"]
+            old.version += 1_000
+            await desk.writer.submit(DeleteBandit("slow"))
+            await desk.writer.submit(bandit("slow"))
+            with pytest.raises(Refusal, match="which was deleted"):
+                await asyncio.wait_for(desk.writer.pictures.of(old), 5)
+
+    run(check())

@@ -135,7 +135,7 @@ def test_replay_is_bit_for_bit_identical_and_decides_the_same(rules, tmp_path):
     half = Ledger()
     half.replay(logged.records[:middle])
     store.write(frozen(half, logged.records[middle - 1].position))
-    ((position, restored, _),) = store.intact()
+    ((position, restored, *_),) = store.intact()
     assert position == logged.records[middle - 1].position and state_of(restored) == state_of(half)
     restored.replay(logged.records[middle:])
     assert state_of(restored) == state_of(logged.ledger)
@@ -380,7 +380,7 @@ def test_only_intact_snapshots_are_read(tmp_path):
     damaged[len(damaged) // 2] ^= 1
     newest.write_bytes(damaged)
     again = Snapshots(tmp_path)
-    ((position, _, _),) = again.intact()
+    ((position, _, *_),) = again.intact()
     assert position.seq == 15 and "default.npz" in again.passed_over[0]
 
 
@@ -388,5 +388,5 @@ def test_any_name_of_a_bandit_is_a_name_of_files(tmp_path):
     logged = LoggedLedger()
     logged.operate(CreateBandit("manifest", BanditConfig(policy="ucb1"), IDS, ARMS))
     Snapshots(tmp_path).write(frozen(logged.ledger, logged.records[-1].position))
-    ((_, ledger, _),) = Snapshots(tmp_path).intact()
+    ((_, ledger, *_),) = Snapshots(tmp_path).intact()
     assert state_of(ledger) == state_of(logged.ledger)

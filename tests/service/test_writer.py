@@ -197,7 +197,7 @@ def test_stopping_finishes_what_was_accepted_and_keeps_a_snapshot(tmp_path):
             desk.log.gate.set()
             await stopping
             assert all(len(future.result()["decisions"]) == 1 for future in waiting) and desk.log.closed
-            ((position, ledger, _),) = Snapshots(tmp_path).intact()
+            ((position, ledger, *_),) = Snapshots(tmp_path).intact()
             assert position == desk.log.last and state_of(ledger) == state_of(desk.writer.ledger)
 
     run(check())
@@ -211,7 +211,7 @@ def test_snapshots_are_taken_while_requests_go_on(tmp_path):
                 await desk.ask(Reward("default", ((decision["decision_id"], 1.0),)))
             while desk.writer.snapshots_written == 0:
                 await asyncio.sleep(0.01)
-        for position, ledger, _ in Snapshots(tmp_path).intact():
+        for position, ledger, *_ in Snapshots(tmp_path).intact():
             replayed = Ledger()
             replayed.replay(desk.log.records[: position.seq])
             assert state_of(ledger) == state_of(replayed)

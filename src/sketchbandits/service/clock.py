@@ -95,7 +95,8 @@ class ServiceClock:
                 )
                 self._ahead = wall - noted
                 return noted
-            return wall if last is None else max(wall, last - self._up())
+            if last is None or wall + self._up() >= last - JUMP:
+                return wall if last is None else max(wall, last - self._up())
         if last is None:
             return wall
         gap = wall + self._up() - last

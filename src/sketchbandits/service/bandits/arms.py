@@ -3,7 +3,7 @@
 import numpy as np
 
 from sketchbandits.policies.changing_arms import ChangingArms
-from sketchbandits.service.bandits.bandit import Bandit, digest_of
+from sketchbandits.service.bandits.bandit import Bandit
 from sketchbandits.service.bandits.requests import AddArms, CreateBandit, Operation, RemoveArms
 
 _SHOWN = 5
@@ -15,8 +15,6 @@ def reconcile(bandit: Bandit, wanted: CreateBandit, *, remove: bool) -> tuple[li
     Rows that the bandit has never had are added. Arms that are missing in the file are removed only where that is
     asked for; without, they are named. Arms that were removed before stay removed, also where the file lists them.
     """
-    if bandit.origin == digest_of(wanted.features, wanted.ids):
-        return [], []
     operations: list[Operation] = []
     new = [i for i, arm_id in enumerate(wanted.ids) if arm_id not in bandit.index]
     listed = set(wanted.ids)
@@ -31,10 +29,10 @@ def reconcile(bandit: Bandit, wanted: CreateBandit, *, remove: bool) -> tuple[li
         notes.append(f"{_named(list(ids))} new in the file: added to bandit {bandit.name!r}")
     if missing and remove:
         operations.append(RemoveArms(bandit.name, tuple(missing)))
-        notes.append(f"{_named(missing)} no longer in the file: removed from bandit {bandit.name!r}")
+        notes.append(f"{_named(missing)} not in the file: removed from bandit {bandit.name!r}")
     elif missing:
         notes.append(
-            f"{_named(missing)} no longer in the file, and bandit {bandit.name!r} goes on playing them: remove them by "
+            f"{_named(missing)} not in the file, and bandit {bandit.name!r} goes on playing them: remove them by "
             "DELETE /v1/arms, or start with --remove-missing-arms"
         )
     return operations, notes

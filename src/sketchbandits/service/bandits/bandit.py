@@ -12,6 +12,7 @@ import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,6 +70,8 @@ class Bandit:
         self.ids = list(ids)
         self.index = {arm_id: i for i, arm_id in enumerate(self.ids)}
         self.origin = ""  # a digest of the arms it was created with
+        # Numbers of decisions: those of deleted bandits of this name end at the first, its own at the last.
+        self.first_number = self.last_number = 0
         self.since = 0  # the record up to which the snapshot went that it was read from
         self.version = 0  # grows with every change, so that what was computed from a copy can be told from the present
         self.places = ArmPlaces()
@@ -178,6 +181,7 @@ class Bandit:
         n, token, time = data["n"], data["token"], data["t"]
         for i, arm in enumerate(data["arms"]):
             self.waiting[n + i] = Waiting(arm, token, time)
+        self.last_number = n + len(data["arms"]) - 1
         self.totals.decided(data["arms"], time)
         if (key := data.get("key")) is not None:
             own = self.keys.setdefault(data.get("by", ""), OrderedDict())
@@ -271,8 +275,8 @@ class Bandit:
     def without_rewards(self, arms: Sequence[int], rewards: Sequence[float]) -> Policy:
         """A policy that never learned these rewards; this bandit is unchanged.
 
-        It is built anew and learns, arm by arm, as many rewards as the arm has left, each of them their mean: for all
-        fits of this library that is the same statistic, up to rounding.
+        It is built anew and learns, arm by arm, as many rewards as the arm has left, each of them their mean: for a fit
+        to all arms that is the same statistic, up to rounding; a sketch depends on the order, too.
         """
         if self.places.arm_at is not None:
             raise ValueError(
@@ -280,7 +284,7 @@ class Bandit:
             )
         left = self.totals.copy()
         left.retract(arms, rewards)
-        policy = self.config.build(self.policy.arms)
+        policy = self._grown_config().build(self.policy.arms)
         if gone := sorted(set(range(policy.n_arms)) - set(self.active.tolist())):
             assert isinstance(policy, ChangingArms)
             policy.remove_arms(gone)
@@ -289,6 +293,13 @@ class Bandit:
             count = left.counts.item(arm)
             policy.update_many(np.full(count, arm), np.full(count, means[arm]))
         return policy
+
+    def _grown_config(self) -> BanditConfig:
+        """The configuration, with the norm of the longest arm: added ones may be longer than was allowed for."""
+        given, largest = self.config.options.get("arm_norm"), float(np.linalg.norm(self.policy.arms, axis=1).max())
+        if given is None or given >= largest:
+            return self.config
+        return replace(self.config, options=self.config.options | {"arm_norm": largest})
 
     def retract(self, data: dict[str, Any], policy: Policy | None) -> None:
         """Rewards were taken back; ``policy`` is what `without_rewards` has returned, if it is known."""

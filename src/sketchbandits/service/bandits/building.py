@@ -60,7 +60,8 @@ class Builder:
         """What `plan_operation` says, once its kernels are there; its work is done in a thread or a process."""
         policy = None
         if (size := _size_of(ledger, operation)) is not None:
-            self._check_memory(size, operation)
+            if isinstance(operation, CreateBandit | AddArms):  # others make a policy no larger, or smaller
+                self._check_memory(size, operation)
             try:
                 await self._compiler.ready(_nothing, size.need)
                 if isinstance(operation, CreateBandit) and size.n_arms * size.dim >= LARGE:

@@ -40,19 +40,24 @@ from sketchbandits.service.bandits.requests import (
 GROUP = 512  # requests in one commit at most
 RETRY_SECONDS = 1
 
+_STOPPING = Refusal("stopping", "the service is stopping: ask again shortly")
+_LONGEST_SLEEP = 60.0  # seconds: the machine may be suspended meanwhile, and decisions may lie ahead of the clock
+
 Result = TypeVar("Result")
 logger = logging.getLogger("sketchbandits.service")
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What all lanes work with. ``clock`` gives the time that records get."""
+    """What all lanes work with. ``clock`` gives the time that records get; ``failed`` hears of an error at once."""
 
     ledger: Ledger
     committer: Committer
     player: Player
+    viewer: Player  # for those who only look: copying a large bandit must not hold up what others play
     builder: Builder
     clock: Callable[[], float]
+    failed: Callable[[BaseException], None]
     no_defaults_before: float = 0.0  # by the monotonic clock: defaults wait until the clock is known to be right
 
 
@@ -112,6 +117,9 @@ class Lane:
                 await self._defaults()
                 if self._jobs:
                     await self._group()
+        except Exception as error:
+            self._shared.failed(error)
+            raise
         finally:
             self.closed = True
             self._drop_all()
@@ -126,9 +134,11 @@ class Lane:
             return
         self._wake.clear()
         now = self._shared.clock()
-        nearest = None if self._bandit is None else self._bandit.next_deadline(now)
-        # At most a minute: the machine may be suspended meanwhile.
-        seconds = None if nearest is None else min(max(nearest - now, self._defaults_pause(), 0.0), 60.0)
+        seconds = None
+        if (bandit := self._bandit) is not None and bandit.config.deadline is not None and bandit.waiting:
+            nearest = bandit.next_deadline(now)
+            wanted = _LONGEST_SLEEP if nearest is None else max(nearest - now, self._defaults_pause(), 0.0)
+            seconds = min(wanted, _LONGEST_SLEEP)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._wake.wait(), seconds)
 
@@ -140,9 +150,12 @@ class Lane:
                 _settle(found, error=missing)
                 continue
             try:
-                result = await self._shared.player.call(lambda f=function, b=bandit: f(b))  # type: ignore[misc]
+                result = await self._shared.viewer.call(lambda f=function, b=bandit: f(b))  # type: ignore[misc]
             except Exception as error:
                 _settle(found, error=error)
+            except BaseException:
+                _settle(found, error=_STOPPING)
+                raise
             else:
                 _settle(found, result)
 
@@ -235,7 +248,7 @@ class Lane:
             job.answer.set_result(answer)
 
     def _drop_all(self) -> None:
-        gone = Refusal("stopping", "the service is stopping: ask again shortly")
+        gone = _STOPPING
         if not self._stopping and self._bandit is None:
             gone = _gone(self.name)
         while self._jobs:

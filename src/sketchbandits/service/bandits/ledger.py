@@ -30,6 +30,7 @@ class Ledger:
         self.keys_required = False
         # Bandits are copied for a snapshot one after the other: up to this record some may be unknown, deleted since.
         self.gaps_until = 0
+        self.deleted: dict[str, int] = {}  # by name: the last number of a decision of the bandits that were deleted
 
     def bandit(self, name: str) -> Bandit:
         """The bandit, or a refusal."""
@@ -98,7 +99,8 @@ class Ledger:
             assert features is not None
             self._create(data, features, policy)
         elif change.kind == Kind.BANDIT_DELETED:
-            del self.bandits[name]
+            gone = self.bandits.pop(name)
+            self.deleted[name] = max(gone.first_number, gone.last_number)
         elif change.kind == Kind.ARMS_ADDED:
             assert features is not None
             self.bandits[name].add_arms(policy or self.bandits[name].with_arms(features), data["ids"])
@@ -114,6 +116,7 @@ class Ledger:
         config = BanditConfig.from_json(data["config"])
         new = Bandit(data["bandit"], config, policy or config.build(features), data["ids"], created=data["t"])
         new.origin = digest_of(features, data["ids"])
+        new.first_number = self.deleted.get(new.name, 0)
         self.bandits[new.name] = new
 
     def replay(self, records: Iterable[Record]) -> int:

@@ -17,6 +17,7 @@ from sketchbandits.policies.base import Policy
 from sketchbandits.policies.pending.rule import Mask
 from sketchbandits.service.bandits.bandit import Bandit
 from sketchbandits.service.bandits.places import FREED, ArmPlaces
+from sketchbandits.service.bandits.requests import Refusal
 from sketchbandits.service.bandits.threads import background_thread
 from sketchbandits.service.bandits.totals import Totals
 
@@ -77,7 +78,9 @@ class Pictures:
         return picture
 
     async def _draw(self, bandit: Bandit) -> Picture:
-        copy = await self._look(bandit.name, _copied)
+        copy = await self._look(bandit.name, lambda found: _copied(found) if found is bandit else None)
+        if copy is None:  # another one has its name now
+            raise Refusal("unknown_bandit", f"bandit must be one that exists, got {bandit.name!r}, which was deleted")
         picture = self._latest[bandit] = await self.call(partial(_drawn, copy))
         return picture
 

@@ -287,8 +287,8 @@ def decision_number(decision_id: str) -> int | None:
 
 def belongs(recorded: dict[str, Any], bandit: Bandit, decision_id: str) -> bool:
     """Whether a recorded reward is that of this decision of this bandit, and not of a deleted one of the same name."""
-    own = recorded["bandit"] == bandit.name and recorded["t"] >= bandit.created
-    return own and recorded["id"] == decision_id
+    number = decision_number(decision_id) or 0
+    return recorded["bandit"] == bandit.name and recorded["id"] == decision_id and number > bandit.first_number
 
 
 def _decision_change(

@@ -33,13 +33,27 @@ class Recovered:
 def recover(log: EventLog, snapshots: Snapshots, progress: Progress = lambda done, total: None) -> Recovered:
     """Rebuild the ledger, bit-for-bit identical to one that was never stopped (see `environment`)."""
     started = time.perf_counter()
-    kept = _newest(log, snapshots)
-    last = _Last(log.recover(kept.position))
-    replayed = kept.ledger.replay(with_progress(iter(last), log.last.seq - kept.position.seq, progress))
+    kept, last, replayed = _replayed(log, snapshots, progress)
     cuts = (f"log cut back at record {cut.first}: {cut.reason}; kept in {cut.kept_in}" for cut in log.cuts)
     elsewhere = None if kept.made_by is None else changed(kept.made_by, environment())
     notes = (*log.notes, *snapshots.passed_over, *cuts, *([] if elsewhere is None else [elsewhere]))
     return Recovered(kept.ledger, kept.position, replayed, time.perf_counter() - started, notes, last.time(log))
+
+
+def _replayed(log: EventLog, snapshots: Snapshots, progress: Progress) -> tuple[Kept, "_Last", int]:
+    """The newest snapshot and all that came later; the next one where the log turns out to end within it."""
+    while True:
+        kept = _newest(log, snapshots)
+        last = _Last(log.recover(kept.position))
+        replayed = kept.ledger.replay(with_progress(iter(last), log.last.seq - kept.position.seq, progress))
+        if log.last.seq >= kept.until.seq:
+            return kept, last, replayed
+        _set_aside(snapshots, kept)
+
+
+def _set_aside(snapshots: Snapshots, kept: Kept) -> None:
+    set_snapshots_aside(snapshots.folder, kept.until.seq)
+    snapshots.passed_over.append(f"snapshot {kept.until.seq}: beyond the place where the log was cut back")
 
 
 def _newest(log: EventLog, snapshots: Snapshots) -> Kept:
@@ -48,23 +62,22 @@ def _newest(log: EventLog, snapshots: Snapshots) -> Kept:
     A snapshot beyond the end of the log means that records are missing, which is expected only after a cut.
     """
     for kept in snapshots.intact():
-        position = kept.position
-        if log.holds(position):
+        position, until = kept.position, kept.until
+        if log.holds(position) and log.holds(until):
             if (used := _numbers_used(log, position)) <= kept.ledger.next_number:
                 return kept
             snapshots.passed_over.append(
-                f"snapshot {position.seq}: its next decision is {kept.ledger.next_number}, the log has {used - 1}"
+                f"snapshot {until.seq}: its next decision is {kept.ledger.next_number}, the log has {used - 1}"
             )
             continue
         if not log.cuts:
             raise LogDamaged(
-                f"the log ends at record {log.last.seq} and does not hold record {position.seq}, of which there is a "
+                f"the log ends at record {log.last.seq} and does not hold record {until.seq}, of which there is a "
                 f"snapshot: records are missing, or it is another log. Restore it from a copy; or move the folder "
                 f"{snapshots.folder} away to go on from what the log has"
             )
-        set_snapshots_aside(snapshots.folder, position.seq)
-        snapshots.passed_over.append(f"snapshot {position.seq}: beyond the place where the log was cut back")
-    return Kept(START, Ledger(), None)
+        _set_aside(snapshots, kept)
+    return Kept(START, Ledger(), START, None)
 
 
 def _numbers_used(log: EventLog, position: Position) -> int:
@@ -82,7 +95,7 @@ def _numbers_used(log: EventLog, position: Position) -> int:
 
 
 class _Last:
-    """Records, of which the last is remembered."""
+    """Records, of which the last one of a bandit is remembered: only the service's own clock has given it its time."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self._records = records
@@ -90,13 +103,18 @@ class _Last:
 
     def __iter__(self) -> Iterator[Record]:
         for record in self._records:
-            self._last = record
+            if record.kind != Kind.KEYS_REQUIRED:
+                self._last = record
             yield record
 
     def time(self, log: EventLog) -> float | None:
         """When the last record was written; also where nothing was replayed."""
+        seq = log.last.seq
         try:
-            last = self._last or (log.record(log.last.seq) if log.last.seq else None)
+            while self._last is None and seq > 0:
+                if (record := log.record(seq)) is not None and record.kind != Kind.KEYS_REQUIRED:
+                    self._last = record
+                seq -= 1
         except LogDamaged:
             return None
-        return None if last is None else float(parsed(last.body)["t"])
+        return None if self._last is None else float(parsed(self._last.body)["t"])

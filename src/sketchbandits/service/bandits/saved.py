@@ -26,14 +26,17 @@ class FrozenBandit(NamedTuple):
 
 
 class Frozen(NamedTuple):
-    """A ledger that does not change any more. Its bandits were copied one after the other: each contains all of its own
-    records from ``position`` up to one of its own, the last of which is not beyond ``until``.
+    """A ledger that does not change any more.
+
+    Its bandits were copied one after the other: each contains all of its own records up to one between ``position``,
+    where copying began, and ``until``. ``deleted``: as in `Ledger`.
     """
 
     position: Position
-    until: int
+    until: Position
     next_number: int
     keys_required: bool
+    deleted: dict[str, int]
     bandits: list[FrozenBandit]
 
 
@@ -44,6 +47,7 @@ def frozen_bandit(bandit: Bandit, seq: int) -> FrozenBandit:
         "created": bandit.created,
         "origin": bandit.origin,
         "since": seq,
+        "numbers": [bandit.first_number, bandit.last_number],
         "ids": bandit.ids[:],
         "arm_at": None if bandit.places.arm_at is None else bandit.places.arm_at.tolist(),
         "waiting": [[number, *waiting] for number, waiting in bandit.waiting.items()],
@@ -61,6 +65,7 @@ def from_json(name: str, value: dict[str, Any], path: Path) -> Bandit:
     config = BanditConfig.from_json(value["config"])
     bandit = Bandit(name, config, config.policy_type.load(path), value["ids"], created=value["created"])
     bandit.origin, bandit.since, bandit.retracted = value["origin"], value["since"], set(value["retracted"])
+    bandit.first_number, bandit.last_number = value["numbers"]
     bandit.waiting = OrderedDict((number, Waiting(*rest)) for number, *rest in value["waiting"])
     for by, key, record in value["keys"]:
         bandit.keys.setdefault(by, OrderedDict())[key] = record
@@ -83,4 +88,4 @@ def _from_format_1(value: dict[str, Any], path: Path) -> dict[str, Any]:
         "counts": BanditConfig.from_json(value["config"]).policy_type.load(path).counts.tolist(),
     }
     keys = [["", key, record] for key, record in value["keys"].items()]
-    return value | {"totals": totals, "keys": keys, "since": 0, "arm_at": None, "retracted": []}
+    return value | {"totals": totals, "keys": keys, "since": 0, "numbers": [0, 0], "arm_at": None, "retracted": []}

@@ -1,12 +1,13 @@
 """Snapshots: the ledger as it was after some record of the log, so that recovery replays only what came later.
 
-A snapshot is a folder ``NUMBER`` of that record: for each bandit its policy, as `Policy.save` writes it, and the rest
-as JSON; and a manifest with the format, the record's checksum, a digest of every file and one of itself. It is written
-under another name, flushed and renamed: it is there whole or not at all. One that is damaged or of another log is
-passed over, since the log alone decides.
+A snapshot is a folder with the number of the last record that is in it: for each bandit its policy, as `Policy.save`
+writes it, and the rest as JSON; and a manifest with the format, checksums of the log, a digest of every file and one of
+itself. It is written under another name, flushed and renamed: it is there whole or not at all. One that is damaged or
+of another log is passed over, since the log alone decides.
 
-Bandits are copied one after the other while the others go on, so each says up to which record it has been copied;
-replay leaves out what a bandit contains already.
+Bandits are copied one after the other while the others go on, so each says up to which record it has been copied.
+Replay begins at the record where copying began, and leaves out what a bandit contains already. A log that ends before
+the last record of a snapshot does not fit it.
 """
 
 import hashlib
@@ -31,10 +32,11 @@ _TOGETHER = 1_000  # entries of a long list that are written in one go: nothing 
 
 
 class Kept(NamedTuple):
-    """A snapshot that was read: its place in the log, its ledger, and where it was made."""
+    """A snapshot that was read: where replay begins, its ledger, the last record in it, and where it was made."""
 
     position: Position
     ledger: Ledger
+    until: Position
     made_by: dict[str, str] | None
 
 
@@ -49,14 +51,14 @@ class Snapshots:
         """Keep a frozen ledger, and forget all but the last few."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.tidy()
-        part = self.folder / f"{kept.position.seq}.part"
+        part = self.folder / f"{kept.until.seq}.part"
         part.mkdir()
         try:
             _fill(part, kept)
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
-        target = self.folder / str(kept.position.seq)
+        target = self.folder / str(kept.until.seq)
         shutil.rmtree(target, ignore_errors=True)
         part.rename(target)
         flush_folder(self.folder)
@@ -82,7 +84,7 @@ class Snapshots:
 def frozen(ledger: Ledger, position: Position) -> Frozen:
     """A copy of a ledger to which the records up to a place were applied, and which nobody changes meanwhile."""
     bandits = [frozen_bandit(bandit, position.seq) for bandit in ledger.bandits.values()]
-    return Frozen(position, position.seq, ledger.next_number, ledger.keys_required, bandits)
+    return Frozen(position, position, ledger.next_number, ledger.keys_required, ledger.deleted.copy(), bandits)
 
 
 def _fill(part: Path, kept: Frozen) -> None:
@@ -94,6 +96,7 @@ def _fill(part: Path, kept: Frozen) -> None:
         "seq": kept.position.seq,
         "chain": kept.position.chain,
         "until": kept.until,
+        "deleted": kept.deleted,
         "next_number": kept.next_number,
         "keys_required": kept.keys_required,
         "bandits": [bandit.name for bandit in kept.bandits],
@@ -119,9 +122,11 @@ def _read(folder: Path) -> Kept:
         value = json.loads((folder / f"{name}.json").read_bytes())
         ledger.bandits[name] = from_json(name, value, folder / f"{name}.npz")
     ledger.bandits = dict(sorted(ledger.bandits.items(), key=lambda item: item[1].created))
-    ledger.next_number, ledger.gaps_until = manifest["next_number"], manifest.get("until", 0)
-    ledger.keys_required = manifest.get("keys_required", False)
-    return Kept(Position(manifest["seq"], manifest["chain"]), ledger, manifest.get("made_by"))
+    position = Position(manifest["seq"], manifest["chain"])
+    until = Position(*manifest["until"]) if "until" in manifest else position
+    ledger.next_number, ledger.gaps_until = manifest["next_number"], until.seq
+    ledger.keys_required, ledger.deleted = manifest.get("keys_required", False), manifest.get("deleted", {})
+    return Kept(position, ledger, until, manifest.get("made_by"))
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

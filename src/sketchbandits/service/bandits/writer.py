@@ -8,7 +8,7 @@ bandits (`committer`), applies and answers them. Whatever takes longer than a mo
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar
 
@@ -60,7 +60,10 @@ class Writer:
         self.failure: BaseException | None = None
         self.committer, self.builder = Committer(log), Builder(memory)
         wait_until = time.monotonic() + no_defaults_for
-        self._shared = Shared(ledger, self.committer, Player(), self.builder, clock, wait_until)
+        self._player, self._viewer = Player("play"), Player("look")
+        self._shared = Shared(
+            ledger, self.committer, self._player, self._viewer, self.builder, clock, self._fail, wait_until
+        )
         self.pictures = Pictures(self.look)
         self._lanes: dict[str, Lane] = {}
         self._tasks: dict[asyncio.Task[None], Lane] = {}
@@ -114,7 +117,7 @@ class Writer:
                 self.ledger.keys_required = True
 
     def _refuse_if_over(self) -> None:
-        if self._stopping or self.failure is not None:
+        if self._over_or_stopping:
             raise Refusal("stopping", "the service is stopping: ask again shortly")
 
     def _lane(self, name: str) -> Lane | None:
@@ -128,13 +131,18 @@ class Writer:
         task.add_done_callback(self._ended)
         return lane
 
+    def _fail(self, error: BaseException) -> None:
+        """From now on nothing more is accepted or kept: memory and log may differ."""
+        self.failure = self.failure or error
+        self._over.set()
+
     def _ended(self, task: "asyncio.Task[None]") -> None:
         lane = self._tasks.pop(task)
         if self._lanes.get(lane.name) is lane:
             del self._lanes[lane.name]
-        if not task.cancelled() and (error := task.exception()) is not None and self.failure is None:
-            self.failure = error
-        if self.failure is not None or (self._stopping and not self._tasks):
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
+        if self._stopping and not self._tasks:
             self._over.set()
 
     async def run(self) -> None:
@@ -180,10 +188,11 @@ class Writer:
             if self._snapshot_task is not None:
                 await asyncio.wait([self._snapshot_task])
             if self.log.last.seq > self.snapshot.seq:
-                await self._write_snapshot(await asyncio.to_thread(frozen, self.ledger, self.log.last))
+                await self._keep(self._last_copy)
         finally:
             await self.committer.close()
-            self._shared.player.close()
+            self._player.close()
+            self._viewer.close()
             self.builder.close()
             self.pictures.close()
             self._snapshot_thread.shutdown()
@@ -194,31 +203,46 @@ class Writer:
             return
         due = self.log.last.seq - self.snapshot.seq >= self.snapshot_every
         if due and time.monotonic() >= self._no_snapshot_until:
-            self._snapshot_task = asyncio.create_task(self._snapshot())
+            self._snapshot_task = asyncio.create_task(self._keep(self._copied))
 
-    async def _snapshot(self) -> None:
-        """Copy one bandit after the other, each between two of its groups, while the others go on.
+    async def _copied(self) -> Frozen | None:
+        """A copy of one bandit after the other, each between two of its groups, while the others go on.
 
-        A bandit whose creation is logged but not yet applied has a lane, and is copied once it is there.
+        A bandit whose creation is logged but not yet applied has a lane, and is copied once it is there. None where the
+        service stops or has failed: what is half done must not be kept.
         """
         start = self.log.last
         copies = []
         for name in [*self.ledger.bandits, *(name for name in self._lanes if name not in self.ledger.bandits)]:
-            if self._stopping:  # a last snapshot is about to be taken
-                return
+            if self._over_or_stopping:
+                return None
             lane = self._lane(name) or self._open(name)
             try:
                 copies.append(await lane.look(lambda bandit: frozen_bandit(bandit, self.log.last.seq)))
             except Refusal as refusal:
                 if refusal.code != "unknown_bandit":
-                    return
+                    return None
                 # It was deleted meanwhile, or never created.
-        required = self.ledger.keys_required or self._requiring_keys
-        await self._write_snapshot(Frozen(start, self.log.last.seq, self.ledger.next_number, required, copies))
+        if self._over_or_stopping:
+            return None
+        ledger, required = self.ledger, self.ledger.keys_required or self._requiring_keys
+        return Frozen(start, self.log.last, ledger.next_number, required, ledger.deleted.copy(), copies)
 
-    async def _write_snapshot(self, kept: Frozen) -> None:
-        loop = asyncio.get_running_loop()
+    @property
+    def _over_or_stopping(self) -> bool:
+        return self._stopping or self.failure is not None
+
+    async def _last_copy(self) -> Frozen:
+        """A copy of a ledger that nobody changes any more."""
+        self.ledger.keys_required |= self._requiring_keys
+        return await asyncio.to_thread(frozen, self.ledger, self.log.last)
+
+    async def _keep(self, copied: Callable[[], Awaitable[Frozen | None]]) -> None:
+        """Write a snapshot; a failure, of copying too, is tried again later."""
         try:
+            if (kept := await copied()) is None:
+                return
+            loop = asyncio.get_running_loop()
             await loop.run_in_executor(self._snapshot_thread, partial(self.snapshots.write, kept))
         except Exception as error:  # the log has everything: a snapshot only saves time
             logger.error("no snapshot was written, next attempt in %.0f s: %s", self._snapshot_pause, error)
@@ -226,5 +250,5 @@ class Writer:
             self._snapshot_pause = min(2.0 * self._snapshot_pause, LONGEST_SNAPSHOT_PAUSE)
             return
         self._snapshot_pause = RETRY_SECONDS
-        self.snapshot = kept.position
+        self.snapshot = kept.until
         self.snapshots_written += 1

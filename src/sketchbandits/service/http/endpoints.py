@@ -113,7 +113,7 @@ async def free_arms(context: Context, caller: Caller, query: schemas.NamedQuery,
 async def list_bandits(context: Context, caller: Caller, query: Any, body: None) -> Result:
     """All bandits."""
     context.service.owner()
-    bandits = [bandit for bandit in context.service.ledger.bandits.values() if allowed(caller, bandit.name)]
+    bandits = [bandit for bandit in list(context.service.ledger.bandits.values()) if allowed(caller, bandit.name)]
     return 200, {"bandits": [views.bandit_entry(bandit) for bandit in bandits]}
 
 
@@ -153,7 +153,7 @@ async def show_activity(context: Context, caller: Caller, query: schemas.BanditQ
         "cut": len(writer.log.cuts),
         "scrubbed": context.service.scrubbed,
         "damaged": context.service.damaged,
-        "refusing": writer.committer.refusing,
+        "refusing": None if writer.committer.refusing is None else "the log cannot be written; stderr says why",
     }
     queue = {"waiting": writer.waiting, "limit": writer.limit}
     return 200, {

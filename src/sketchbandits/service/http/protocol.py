@@ -9,15 +9,16 @@ import asyncio
 from typing import Any
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from sketchbandits.service.bandits.requests import Refusal
 from sketchbandits.service.http.connections import Connections, Room, State
 from sketchbandits.service.http.responses import refused
 
 HEAD_LIMIT = 1 << 18  # bytes
-FIELDS = 1_000  # headers of a request: each costs a hundred times the memory of its shortest form
-PIPELINED = 100  # requests that wait for the answer to an earlier one
+FIELDS = 200  # headers of a request: each costs a hundred times the memory of its shortest form
+PIPELINED = 10  # requests that wait for the answer to an earlier one
+CHUNK_FRAMING = 32  # bytes that each chunk of a body may add
 REQUEST_SECONDS = 10.0  # for a whole request to arrive
 IDLE_SECONDS = 60.0
 UNREAD_SECONDS = 10.0  # for the client to read any of what waits for it
@@ -47,8 +48,9 @@ class Connection(HttpToolsProtocol):
     began: float | None = None  # when the request began that is arriving
     idle_since, turn, noted = 0.0, 0, 0
     unread, unread_since = 0, 0.0  # bytes that the client has not read, and since when they became no fewer
-    overhead, body_size = 0, 0  # bytes since the request began that are no body, and those that are
+    overhead = 0  # bytes since the request began that are no body
     after_headers = admitted = False
+    answering: RequestResponseCycle | None = None
     offer = b""  # the request that offers another protocol, without the offer
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -64,6 +66,8 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Make room for another."""
         self.registry.leave(self)
+        if self.answering is not None:
+            self.answering.disconnected = True  # uvicorn tells only the request that came last
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -77,7 +81,7 @@ class Connection(HttpToolsProtocol):
             self._feed_without_offer(data[stopped.args[0] :])
         except httptools.HttpParserError:
             self._refuse_invalid()
-        if self.overhead > HEAD_LIMIT + self.body_size:  # chunks of a few bytes have as much framing as body
+        if self.overhead > HEAD_LIMIT:
             self.registry.end(self, "oversized")
 
     def _feed_without_offer(self, rest: bytes) -> None:
@@ -98,7 +102,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins."""
         self.began = self.registry.now
-        self.overhead = self.body_size = 0  # of one piece of data, a few hundred kilobytes at most, is not counted
+        self.overhead = 0  # of one piece of data, a few hundred kilobytes at most, is not counted
         self.after_headers = False
         super().on_message_begin()
 
@@ -122,13 +126,18 @@ class Connection(HttpToolsProtocol):
         if len(self.pipeline) >= PIPELINED:
             self._refuse_more()
         super().on_headers_complete()
+        if not self.pipeline:
+            self.answering = self.cycle
         if self.registry.stopping:
             self.cycle.keep_alive = False
+
+    def on_chunk_header(self) -> None:
+        """A chunk of the body begins."""
+        self.overhead = max(0, self.overhead - CHUNK_FRAMING)
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
         self.overhead -= len(body)
-        self.body_size += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
@@ -140,7 +149,9 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """Answer the next request that waits, and read no more while any does."""
+        following = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
+        self.answering = following or self.answering
         self._unset_keepalive_if_required()  # any byte would cancel it; `overdue` knows better
         if self.pipeline:
             self.flow.pause_reading()
@@ -169,7 +180,7 @@ class Connection(HttpToolsProtocol):
     def waits_for(self) -> State:
         """What the connection waits for now; an idle one stays idle whatever line ends it sends."""
         unanswered = self.cycle is not None and not self.cycle.response_complete
-        if self.unread or self.pipeline or (unanswered and not self.cycle.more_body):
+        if self.transport.get_write_buffer_size() or self.pipeline or (unanswered and not self.cycle.more_body):
             return State.BUSY
         return State.IDLE if self.began is None else State.ARRIVING
 
