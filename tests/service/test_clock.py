@@ -75,11 +75,49 @@ def test_deadlines_wait_where_much_time_seems_to_have_passed_in_another_boot(mac
     assert clock.doubt == DOUBT and "deadlines wait" in clock.notes[0] and clock.now() == machine.wall
 
 
+def test_a_clock_that_was_ahead_after_a_boot_is_followed_when_it_is_set_back(machine):
+    last = machine.start().now()
+    machine.boot, machine.up = "second boot", 5.0
+    machine.wall += 3_700.0  # 100 s have passed, the rest is wrong
+    clock = machine.start(last)
+    machine.pass_(20.0)
+    machine.wall -= 3_600.0
+    assert "-3600 s" in clock.check() and clock.now() == last + 120.0 and clock.ahead == 0.0
+    machine.pass_(10.0)
+    assert machine.start(clock.now()).now() == last + 130.0 and clock.check() is None
+    machine.wall -= 3_600.0  # never behind the last record
+    assert clock.check() and clock.now() == last
+    machine.pass_(60.0)
+    machine.wall -= 3_600.0
+    assert "really passed" in clock.check() and clock.now() == last + 60.0, "the clock is no longer in doubt"
+
+
+def test_a_clock_that_was_behind_after_a_boot_is_not_followed(machine):
+    """Otherwise decisions of the first minute would be old at once."""
+    last = machine.start().now()
+    machine.boot, machine.up, machine.wall = "second boot", 5.0, last - 1e8
+    clock = machine.start(last)
+    machine.pass_(20.0)
+    machine.wall += 1e8 + 3_600.0
+    assert "really passed" in clock.check() and clock.now() == last + 20.0
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"boot": "first boot"}', '{"boot": "first boot", "start": "x"}'])
 def test_a_damaged_note_is_ignored_and_written_again(machine, text):
     machine.path.write_text(text)
     assert machine.start().now() == machine.wall
-    assert json.loads(machine.path.read_text()) == {"boot": "first boot", "start": machine.wall - machine.up}
+    written = json.loads(machine.path.read_text())
+    assert (written["boot"], written["start"]) == ("first boot", machine.wall - machine.up)
+
+
+def test_a_changed_bit_of_the_note_moves_no_deadline(machine):
+    last = machine.start().now()
+    whole = machine.path.read_bytes()
+    for bit in range(0, 8 * len(whole), 11):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        machine.path.write_bytes(damaged)
+        assert machine.start(last).now() == last
 
 
 def test_a_folder_that_cannot_be_written_is_no_reason_not_to_start(machine):

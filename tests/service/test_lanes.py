@@ -209,7 +209,7 @@ def test_snapshots_under_load_of_bandits_that_come_and_go(tmp_path, monkeypatch)
             for name in ("one", "two", "three"):
                 await two(desk, name)
             await asyncio.gather(*(play(desk, name, i) for i, name in enumerate(("one", "two", "three"))), churn(desk))
-        assert len(kept) >= 3
+        assert len(kept) >= 2
         whole = state_of(desk.replayed())
         uneven = 0
         for i, frozen in enumerate(kept):

@@ -1,9 +1,17 @@
 """Changes of bandits and arms over HTTP: how long they may take, and what they say."""
 
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
-from service_tools import ARMS, IDS, PATIENCE, bandit, run, service_at
+from command_line import run as command
+from service_tools import ARMS, COMPILED, IDS, PATIENCE, bandit, run, service_at, write_arms
 from test_children import answered
 from test_ledger import LoggedLedger, state_of
 
@@ -19,12 +27,13 @@ def test_a_change_may_take_longer_than_a_decision(tmp_path, monkeypatch):
 
     async def create():
         async with service_at(tmp_path, answer_seconds=0.1, operation_seconds=PATIENCE) as (service, client):
-            build = service.writer.builder.build
-            monkeypatch.setattr(
-                service.writer.builder,
-                "build",
-                lambda ledger, operation, function: build(ledger, operation, lambda: (time.sleep(0.5), function())[1]),
-            )
+            plan = service.writer.builder.plan
+
+            async def slow(*arguments):
+                await asyncio.sleep(0.5)
+                return await plan(*arguments)
+
+            monkeypatch.setattr(service.writer.builder, "plan", slow)
             body = {"name": "second", "policy": "ucb1", "arms": TWO}
             return await client.post("/v1/bandits", json=body)
 
@@ -43,6 +52,45 @@ def test_freeing_says_what_the_policy_takes_afterwards(tmp_path):
     answer, entry, again = run(free())
     assert answer["freed"] == 8 and answer["memory_bytes"] == entry["memory_bytes"] == again["memory_bytes"]
     assert again["freed"] == 0
+
+
+def test_a_start_with_a_policy_that_takes_too_much_memory_is_refused_in_one_line(tmp_path):
+    arms = write_arms(tmp_path / "arms.npy", np.eye(600))
+    flags = ("--policy", "oful", "--memory", "1", "--port", "0", "--state", tmp_path / "state")
+    refused = command("serve", "--arms", arms, *flags)
+    assert refused.returncode == 2
+    assert refused.stderr.strip().startswith("--policy must fit into 1 MiB of memory (--memory), got about")
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="looks into /proc")
+def test_a_stop_while_kernels_are_compiled_is_no_error(tmp_path):
+    arms, errors = write_arms(tmp_path / "arms.npy"), tmp_path / "stderr"
+    started = [sys.executable, "-m", "sketchbandits", "serve", "--port", "0", "--arms", str(arms)]
+    with errors.open("w") as file:
+        process = subprocess.Popen(
+            [*started, "--state", str(tmp_path / "state")],
+            stderr=file,
+            env=COMPILED | {"NUMBA_CACHE_DIR": str(tmp_path / "empty")},
+        )
+    try:
+        limit = time.monotonic() + PATIENCE
+        while not compiles(process) and process.poll() is None and time.monotonic() < limit:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+    assert errors.read_text() == ""
+
+
+def compiles(process):
+    """Whether the process has a child that compiles."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError):
+            if f"\nPPid:\t{process.pid}\n" in status.read_text():
+                return "service.compiling" in status.with_name("cmdline").read_text()
+    return False
 
 
 @pytest.mark.process

@@ -6,14 +6,16 @@ meanwhile is reported and otherwise ignored.
 
 Between two processes of one boot of the machine the same holds: the first process notes in ``clock.json`` how its time
 relates to the time since the boot. After another boot only the machine's clock is left. It may be wrong until the
-machine has asked a time server, so deadlines wait for a minute where much time seems to have passed; and time never
-goes back behind the last record.
+machine has asked a time server, so deadlines wait for a minute where much time seems to have passed. A clock that is
+set back in that minute was ahead, and is followed, since otherwise deadlines would pass too early; time never goes back
+behind the last record before the start.
 """
 
 import json
 import os
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,7 +57,9 @@ class ServiceClock:
         self._path, self._wall, self._up = path, wall, up
         self._boot = boot_id() if boot is None else boot
         self._ahead = 0.0  # by how much the machine's clock is ahead, as last reported
+        self._last = last
         self._start = self._offset(last)
+        self._doubt_ends = self._up() + self.doubt
         self._note_boot()
 
     def now(self) -> float:
@@ -73,6 +77,11 @@ class ServiceClock:
         if abs(ahead - self._ahead) < JUMP:
             return None
         moved, self._ahead = ahead - self._ahead, ahead
+        if moved < 0.0 and self._up() < self._doubt_ends and self._last is not None:
+            self._start = max(self._start + moved, self._last - self._up())
+            self._ahead = self.ahead
+            self._note_boot()
+            return f"the machine's clock was set by {moved:+.0f} s soon after the start, and is followed"
         return f"the machine's clock was set by {moved:+.0f} s; deadlines go on by the time that has really passed"
 
     def _offset(self, last: float | None) -> float:
@@ -86,7 +95,7 @@ class ServiceClock:
                 )
                 self._ahead = wall - noted
                 return noted
-            return wall
+            return wall if last is None else max(wall, last - self._up())
         if last is None:
             return wall
         gap = wall + self._up() - last
@@ -107,6 +116,8 @@ class ServiceClock:
         try:
             value = json.loads(self._path.read_bytes())
             noted = float(value["start"])
+            if value["check"] != _check(value["boot"], noted):
+                return None
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return noted if self._boot is not None and value["boot"] == self._boot else None
@@ -119,8 +130,13 @@ class ServiceClock:
             return
         try:
             with os.fdopen(handle, "w") as file:
-                json.dump({"boot": self._boot, "start": self._start}, file)
+                json.dump({"boot": self._boot, "start": self._start, "check": _check(self._boot, self._start)}, file)
             os.replace(part, self._path)
             flush_folder(self._path.parent)
         except OSError:
             Path(part).unlink(missing_ok=True)
+
+
+def _check(boot: str | None, start: float) -> int:
+    """A checksum: a damaged note would move every deadline."""
+    return zlib.crc32(f"{boot} {start!r}".encode())

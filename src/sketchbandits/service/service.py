@@ -16,6 +16,7 @@ from sketchbandits.service.bandits.requests import CreateBandit, Operation, Refu
 from sketchbandits.service.bandits.snapshots import Snapshots
 from sketchbandits.service.bandits.writer import SNAPSHOT_EVERY, WAITING, Writer
 from sketchbandits.service.clock import ServiceClock
+from sketchbandits.service.compiling import CompilingFailed
 from sketchbandits.service.counts import ConnectionCounts
 from sketchbandits.service.folder import CLOCK, KEYS, LOG_FILE, SNAPSHOTS
 from sketchbandits.service.keys import ADMIN, CLIENT, KeyRing, check_keys
@@ -26,6 +27,10 @@ from sketchbandits.service.log.scrub import RATE, Scrubber
 CHECK_SECONDS = 1.0  # between looks at the machine's clock and at whether there is a first key
 
 logger = logging.getLogger("sketchbandits.service")
+
+
+class Stopped(Exception):
+    """A start was interrupted: nothing is lost, the next one begins again."""
 
 
 @dataclass(frozen=True)
@@ -122,10 +127,15 @@ class Service:
             logger.warning("%s", note)
         self.writer = self._writer(log, snapshots, self.clock)
         self._task = asyncio.create_task(self.writer.run())
-        for operation in operations:
-            if isinstance(refusal := await self.writer.submit(operation), Refusal):
-                raise ValueError(refusal.message)
-        await self.writer.builder.prepare(self.ledger)
+        try:
+            for operation in operations:
+                if isinstance(refusal := await self.writer.submit(operation), Refusal):
+                    raise ValueError(refusal.message)
+            await self.writer.builder.prepare(self.ledger)
+        except (ValueError, CompilingFailed):
+            if self.stopping:  # which ends the child that compiles
+                raise Stopped from None
+            raise
         self._checking = asyncio.create_task(self._check())
         self._scrub(database, log)
         self.warm = True

@@ -1,19 +1,23 @@
 """Building policies: new ones, with more arms or fewer, or anew without some rewards.
 
 Before anything is allocated, an estimate is compared with what a bandit may take. Kernels that are missing are compiled
-in another process (`compiling`), and the building itself has its own thread.
+in another process (`compiling`), large new policies are built in another one (`policy_process`), and everything else
+that takes long here has its own thread.
 """
 
 import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import NamedTuple
 
+from sketchbandits.policies.base import Policy
 from sketchbandits.policies.changing_arms import ChangingArms
 from sketchbandits.service.bandits.bandit import Bandit
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.bandits.ledger import Ledger
 from sketchbandits.service.bandits.memory import check_quota, estimated_bytes
+from sketchbandits.service.bandits.operations import Planned, check_new, plan_operation
+from sketchbandits.service.bandits.planning import Facts
+from sketchbandits.service.bandits.policy_process import LARGE, build_elsewhere, builders
 from sketchbandits.service.bandits.requests import (
     AddArms,
     CreateBandit,
@@ -23,13 +27,13 @@ from sketchbandits.service.bandits.requests import (
     RemoveArms,
     refusal_of,
 )
+from sketchbandits.service.bandits.threads import background_thread
+from sketchbandits.service.children import ChildFailed
 from sketchbandits.service.compiling import Compiler, CompilingFailed
 from sketchbandits.service.exercise import Need
 
 MEMORY = 1 << 30  # bytes that the policy of one bandit may take, by default
 _GROWING = ("cslb", "multiscale")  # policies that reserve as much again for arms to come
-
-Result = TypeVar("Result")
 
 
 class _Size(NamedTuple):
@@ -49,18 +53,29 @@ class Builder:
 
     def __init__(self, memory: int = MEMORY) -> None:
         self._memory = memory
-        self._compiler = Compiler()
-        self._thread = ThreadPoolExecutor(1, "build")
+        self._compiler, self._builders = Compiler(), builders()
+        self._thread = background_thread("build")
 
-    async def build(self, ledger: Ledger, operation: Operation, function: Callable[[], Result]) -> Result:
-        """What a function returns that is called in the thread to carry out an operation on a copy."""
+    async def plan(self, ledger: Ledger, operation: Operation, now: float, facts: Facts) -> Planned:
+        """What `plan_operation` says, once its kernels are there; its work is done in a thread or a process."""
+        policy = None
         if (size := _size_of(ledger, operation)) is not None:
             self._check_memory(size, operation)
             try:
                 await self._compiler.ready(_nothing, size.need)
-            except CompilingFailed as error:
+                if isinstance(operation, CreateBandit) and size.n_arms * size.dim >= LARGE:
+                    policy = await self._built(ledger, operation)
+            except (CompilingFailed, ChildFailed) as error:
                 raise Refusal("busy", f"{error}: ask again later") from None
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+        planned = partial(plan_operation, ledger, operation, now, facts, policy)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, planned)
+
+    async def _built(self, ledger: Ledger, operation: CreateBandit) -> Policy:
+        try:
+            check_new(ledger, operation)
+            return await build_elsewhere(self._builders, operation.config, operation.features)
+        except ValueError as error:
+            raise refusal_of(error) from None
 
     async def prepare(self, ledger: Ledger) -> None:
         """Have every kernel compiled, or loaded, that requests to the bandits of a ledger will call."""
@@ -78,6 +93,7 @@ class Builder:
     def stop(self) -> None:
         """Wait for no compiler any more; what needs one is refused."""
         self._compiler.stop()
+        self._builders.stop()
 
     def close(self) -> None:
         """End the thread."""

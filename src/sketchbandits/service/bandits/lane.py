@@ -17,7 +17,6 @@ from sketchbandits.service.bandits.bandit import Bandit
 from sketchbandits.service.bandits.building import Builder
 from sketchbandits.service.bandits.committer import Committer
 from sketchbandits.service.bandits.ledger import Built, Ledger
-from sketchbandits.service.bandits.operations import plan_operation
 from sketchbandits.service.bandits.planning import (
     NO_FACTS,
     GroupPlan,
@@ -200,9 +199,7 @@ class Lane:
             return _refused_by_storage({})
         now = shared.clock()
         try:
-            change, built, answer = await shared.builder.build(
-                shared.ledger, operation, lambda: plan_operation(shared.ledger, operation, now, facts)
-            )
+            change, built, answer = await shared.builder.plan(shared.ledger, operation, now, facts)
         except Refusal as refusal:
             return refusal
         except Exception:  # nothing has changed, so an unforeseen error in one operation must not end the service

@@ -16,6 +16,7 @@ from sketchbandits.service.bandits.requests import Refusal
 from sketchbandits.service.log.events import Kind, Record
 
 _REPLAYED_TOGETHER = 4_096
+_REWARDS = (Kind.REWARD, Kind.DEFAULT)
 
 Built = Policy | Shrunk | None
 
@@ -62,30 +63,28 @@ class Ledger:
         for seq, change in records:
             if change.kind == Kind.KEYS_REQUIRED:
                 self.keys_required = True
-            elif not self._skips(seq, change):
-                yield from self._apply(seq, change, rewards, built)
+                continue
+            bandit = self.bandits.get(change.data["bandit"])
+            if self._skips(seq, change, bandit):
+                continue
+            if bandit is not None and change.kind in _REWARDS:
+                bandit.counted(change)
+                rewards.setdefault(bandit.name, []).append(change)
+            elif bandit is not None and change.kind == Kind.DECISION:
+                bandit.decided(change.data, seq)
+                end = change.data["n"] + len(change.data["arms"])
+                if end > self.next_number:  # only in replay: numbers of a running service are taken before
+                    self.next_number = end
+            else:
+                yield from self._learn(rewards)
+                self._operate(change, built)
         yield from self._learn(rewards)
 
-    def _skips(self, seq: int, change: Change) -> bool:
+    def _skips(self, seq: int, change: Change, bandit: Bandit | None) -> bool:
         """Whether a snapshot contains a record already, or none of the bandit because it was deleted later."""
-        bandit = self.bandits.get(change.data["bandit"])
         if bandit is not None:
             return seq <= bandit.since
-        return change.kind != Kind.BANDIT and seq <= self.gaps_until
-
-    def _apply(self, seq: int, change: Change, rewards: dict[str, list[Change]], built: Built) -> Iterator[None]:
-        name = change.data["bandit"]
-        if change.kind in (Kind.REWARD, Kind.DEFAULT):
-            self.bandits[name].counted(change)
-            rewards.setdefault(name, []).append(change)
-        elif change.kind == Kind.DECISION:
-            self.bandits[name].decided(change.data, seq)
-            end = change.data["n"] + len(change.data["arms"])
-            if end > self.next_number:  # only in replay: this may run in a thread, and live numbers were taken before
-                self.next_number = end
-        else:
-            yield from self._learn(rewards)
-            self._operate(change, built)
+        return seq <= self.gaps_until and change.kind != Kind.BANDIT
 
     def _learn(self, rewards: dict[str, list[Change]]) -> Iterator[None]:
         for name, changes in rewards.items():

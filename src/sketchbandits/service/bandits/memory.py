@@ -37,7 +37,7 @@ def estimated_bytes(config: BanditConfig, n_arms: int, dim: int) -> int:
     return FIXED + NUMBER * numbers
 
 
-def check_quota(estimate: int, quota: int, what: str = "arms and policy") -> None:
+def check_quota(estimate: int, quota: int, what: str = "policy") -> None:
     """Refuse what would take more than the quota; ``what`` names it."""
     if estimate > quota:
         raise ValueError(f"{what} must fit into {shown(quota)} of memory (--memory), got about {shown(estimate)}")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from sketchbandits.policies.base import Policy
 from sketchbandits.service.bandits.bandit import Bandit, bytes_of
 from sketchbandits.service.bandits.changes import Change
 from sketchbandits.service.bandits.config import checked_name
@@ -30,11 +31,14 @@ class Planned(NamedTuple):
     answer: dict[str, Any]
 
 
-def plan_operation(ledger: Ledger, operation: Operation, now: float, facts: Facts = NO_FACTS) -> Planned:
-    """Check an operation by carrying it out on a copy; nothing changes."""
+def plan_operation(
+    ledger: Ledger, operation: Operation, now: float, facts: Facts = NO_FACTS, policy: Policy | None = None
+) -> Planned:
+    """Check an operation by carrying it out on a copy; nothing changes. ``policy``: a new bandit's, if it is built."""
     try:
         if isinstance(operation, CreateBandit):
-            return _create(ledger, operation, now)
+            check_new(ledger, operation)
+            return _create(operation, now, policy or operation.config.build(operation.features))
         bandit = ledger.bandit(operation.bandit)
         data = {"bandit": bandit.name, "t": now} | _by(operation)
         match operation:
@@ -56,14 +60,17 @@ def _by(operation: Operation) -> dict[str, str]:
     return {} if operation.by is None else {"by": operation.by}
 
 
-def _create(ledger: Ledger, operation: CreateBandit, now: float) -> Planned:
-    name, ids = checked_name(operation.name), list(operation.ids)
+def check_new(ledger: Ledger, operation: CreateBandit) -> None:
+    """Refuse a bandit whose name or ids cannot be, before anything is built."""
+    name = checked_name(operation.name)
     if name in ledger.bandits:
         raise Refusal("exists", f"name must be new, got {name!r}, which exists")
-    _check_ids(ids, len(operation.features))
-    policy = operation.config.build(operation.features)
+    _check_ids(operation.ids, len(operation.features))
+
+
+def _create(operation: CreateBandit, now: float, policy: Policy) -> Planned:
     config = operation.config.recorded(policy).to_json()
-    data = {"bandit": name, "config": config, "ids": ids, "t": now} | _by(operation)
+    data = {"bandit": operation.name, "config": config, "ids": list(operation.ids), "t": now} | _by(operation)
     return Planned(Change(Kind.BANDIT, None, data, operation.features), policy, {})
 
 

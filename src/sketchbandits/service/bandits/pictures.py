@@ -5,7 +5,6 @@ A picture is at least as recent as the request for it. Several dashboards that a
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
@@ -18,6 +17,7 @@ from sketchbandits.policies.base import Policy
 from sketchbandits.policies.pending.rule import Mask
 from sketchbandits.service.bandits.bandit import Bandit
 from sketchbandits.service.bandits.places import FREED, ArmPlaces
+from sketchbandits.service.bandits.threads import background_thread
 from sketchbandits.service.bandits.totals import Totals
 
 Result = TypeVar("Result")
@@ -62,7 +62,7 @@ class Pictures:
     """The latest picture of every bandit, and the thread that computes them."""
 
     def __init__(self, look: Look) -> None:
-        self._look, self._thread = look, ThreadPoolExecutor(1, "picture")
+        self._look, self._thread = look, background_thread("picture")
         self._latest: WeakKeyDictionary[Bandit, Picture] = WeakKeyDictionary()  # those of deleted bandits vanish
         self._drawing: WeakKeyDictionary[Bandit, asyncio.Task[Picture]] = WeakKeyDictionary()
 

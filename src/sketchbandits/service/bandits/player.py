@@ -9,8 +9,9 @@ global lock, so that the event loop goes on meanwhile.
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
+
+from sketchbandits.service.bandits.threads import background_thread
 
 SHORT = 0.002  # seconds in the event loop
 SLICE = 0.010  # seconds in the thread
@@ -22,7 +23,7 @@ class Player:
     """The thread that plays: one, so that a core is left for the event loop on a machine with two."""
 
     def __init__(self, name: str = "play") -> None:
-        self._pool = ThreadPoolExecutor(1, name)
+        self._pool = background_thread(name)
 
     async def play(self, steps: Iterator[None], *, short: bool) -> None:
         """Take every step; ``short``: whether each takes so little time that the event loop may begin."""

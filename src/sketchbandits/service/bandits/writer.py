@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
@@ -23,6 +22,7 @@ from sketchbandits.service.bandits.player import Player
 from sketchbandits.service.bandits.requests import Answer, CreateBandit, Operation, Refusal, Request, bandit_of
 from sketchbandits.service.bandits.saved import Frozen, frozen_bandit
 from sketchbandits.service.bandits.snapshots import Snapshots, frozen
+from sketchbandits.service.bandits.threads import background_thread
 from sketchbandits.service.log import EventLog
 from sketchbandits.service.log.events import Kind, Position
 
@@ -65,8 +65,8 @@ class Writer:
         self._lanes: dict[str, Lane] = {}
         self._tasks: dict[asyncio.Task[None], Lane] = {}
         self._over = asyncio.Event()
-        self._stopping = False
-        self._snapshot_thread = ThreadPoolExecutor(1, "snapshot")
+        self._stopping = self._requiring_keys = False
+        self._snapshot_thread = background_thread("snapshot")
         self._snapshot_task: asyncio.Task[None] | None = None
         self._snapshot_pause: float = RETRY_SECONDS  # after the next failure
         self._no_snapshot_until = self._next_probe = 0.0
@@ -108,6 +108,7 @@ class Writer:
     async def require_keys(self) -> None:
         """Record that from now on requests need keys."""
         if not self.ledger.keys_required:
+            self._requiring_keys = True
             change = Change(Kind.KEYS_REQUIRED, None, {"t": self._shared.clock()})
             if await self.committer.commit([change]) is not None:
                 self.ledger.keys_required = True
@@ -196,17 +197,24 @@ class Writer:
             self._snapshot_task = asyncio.create_task(self._snapshot())
 
     async def _snapshot(self) -> None:
-        """Copy one bandit after the other, each between two of its groups, while the others go on."""
+        """Copy one bandit after the other, each between two of its groups, while the others go on.
+
+        A bandit whose creation is logged but not yet applied has a lane, and is copied once it is there.
+        """
         start = self.log.last
         copies = []
-        for name in list(self.ledger.bandits):
+        for name in [*self.ledger.bandits, *(name for name in self._lanes if name not in self.ledger.bandits)]:
+            if self._stopping:  # a last snapshot is about to be taken
+                return
+            lane = self._lane(name) or self._open(name)
             try:
-                copies.append(await self.look(name, lambda bandit: frozen_bandit(bandit, self.log.last.seq)))
-            except Refusal:  # deleted meanwhile, or the service stops
-                if self._stopping:
+                copies.append(await lane.look(lambda bandit: frozen_bandit(bandit, self.log.last.seq)))
+            except Refusal as refusal:
+                if refusal.code != "unknown_bandit":
                     return
-        kept = Frozen(start, self.log.last.seq, self.ledger.next_number, self.ledger.keys_required, copies)
-        await self._write_snapshot(kept)
+                # It was deleted meanwhile, or never created.
+        required = self.ledger.keys_required or self._requiring_keys
+        await self._write_snapshot(Frozen(start, self.log.last.seq, self.ledger.next_number, required, copies))
 
     async def _write_snapshot(self, kept: Frozen) -> None:
         loop = asyncio.get_running_loop()
