@@ -373,3 +373,27 @@ def test_sigterm_answers_503_while_work_finishes(tmp_path):
 def memory(service):
     """Bytes of a process in memory."""
     return int(re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{service.process.pid}/status").read_text())[1]) * 1024
+
+
+@pytest.mark.process
+def test_a_trailer_as_large_as_the_body_before_it_closes_the_connection():
+    """Of a request that is answered already: its body is dropped, and buys no room for a trailer."""
+    with serving() as service, connect(service.port, b"POST /small HTTP/1.1\r\n" + CHUNKED) as client:
+        chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
+        assert flood(client, chunk, 8_000_000) >= 8_000_000, "a body that nobody reads is no offence"
+        client.sendall(b"0\r\nX-Long: ")
+        assert flood(client, b"y" * 65_536, 8_000_000) < 4_000_000
+        wait_for(lambda: service.counts.oversized == 1)
+
+
+@pytest.mark.process
+def test_headers_of_waiting_requests_are_bounded_together():
+    many = b"GET /small HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 300 + b"\r\n"
+    with serving() as service:
+        client = connect(service.port, LATER + many * 5)
+        until_closed(client)
+        assert service.counts.oversized == 1
+        several = connect(service.port, many * 3)
+        received = b""
+        while received.count(b"200 OK") < 3:
+            received += some(several)

@@ -16,8 +16,8 @@ from sketchbandits.service.http.connections import Connections, Room, State
 from sketchbandits.service.http.responses import refused
 
 HEAD_LIMIT = 1 << 18  # bytes
-FIELDS = 200  # headers of a request: each costs a hundred times the memory of its shortest form
-PIPELINED = 10  # requests that wait for the answer to an earlier one
+FIELDS = 1_000  # headers of a request and of those that wait: each costs 100 times the memory of its shortest form
+PIPELINED = 100  # requests that wait for the answer to an earlier one
 CHUNK_FRAMING = 32  # bytes that each chunk of a body may add
 REQUEST_SECONDS = 10.0  # for a whole request to arrive
 IDLE_SECONDS = 60.0
@@ -48,6 +48,7 @@ class Connection(HttpToolsProtocol):
     began: float | None = None  # when the request began that is arriving
     idle_since, turn, noted = 0.0, 0, 0
     unread, unread_since = 0, 0.0  # bytes that the client has not read, and since when they became no fewer
+    waiting_fields = 0  # headers of requests that wait behind another one
     overhead = 0  # bytes since the request began that are no body
     after_headers = admitted = False
     answering: RequestResponseCycle | None = None
@@ -81,6 +82,7 @@ class Connection(HttpToolsProtocol):
             self._feed_without_offer(data[stopped.args[0] :])
         except httptools.HttpParserError:
             self._refuse_invalid()
+            return
         if self.overhead > HEAD_LIMIT:
             self.registry.end(self, "oversized")
 
@@ -110,7 +112,7 @@ class Connection(HttpToolsProtocol):
         """Keep a header, drop a trailer."""
         if self.after_headers:
             return
-        if len(self.headers) >= FIELDS:
+        if len(self.headers) + self.waiting_fields >= FIELDS:
             self._refuse_more()
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
@@ -126,7 +128,9 @@ class Connection(HttpToolsProtocol):
         if len(self.pipeline) >= PIPELINED:
             self._refuse_more()
         super().on_headers_complete()
-        if not self.pipeline:
+        if self.pipeline:
+            self.waiting_fields += len(self.headers)
+        else:
             self.answering = self.cycle
         if self.registry.stopping:
             self.cycle.keep_alive = False
@@ -151,7 +155,9 @@ class Connection(HttpToolsProtocol):
         """Answer the next request that waits, and read no more while any does."""
         following = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
-        self.answering = following or self.answering
+        if following is not None:
+            self.answering = following
+            self.waiting_fields -= len(list(following.scope["headers"]))
         self._unset_keepalive_if_required()  # any byte would cancel it; `overdue` knows better
         if self.pipeline:
             self.flow.pause_reading()
