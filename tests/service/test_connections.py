@@ -382,7 +382,8 @@ def test_a_trailer_as_large_as_the_body_before_it_closes_the_connection():
         chunk = b"10000\r\n" + b"x" * 65_536 + b"\r\n"
         assert flood(client, chunk, 8_000_000) >= 8_000_000, "a body that nobody reads is no offence"
         client.sendall(b"0\r\nX-Long: ")
-        assert flood(client, b"y" * 65_536, 8_000_000) < 4_000_000
+        # What the kernel takes before it knows of the end is more than the service does.
+        assert flood(client, b"y" * 65_536, 32_000_000) < 16_000_000
         wait_for(lambda: service.counts.oversized == 1)
 
 

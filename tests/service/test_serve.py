@@ -180,6 +180,7 @@ def test_keys_are_made_listed_and_revoked_while_it_runs(tmp_path, arms, command)
 
 
 def test_what_serve_refuses(tmp_path, arms, command):
+    before = signal.getsignal(signal.SIGINT)
     state = tmp_path / "state"
     busy = socket.create_server(("127.0.0.1", 0))
     port = busy.getsockname()[1]
@@ -199,6 +200,7 @@ def test_what_serve_refuses(tmp_path, arms, command):
         assert (done.returncode, done.stdout) == (code, ""), (words, done)
         assert expected in done.stderr and done.stderr.count("\n") == 1, (words, done.stderr)
     busy.close()
+    assert signal.getsignal(signal.SIGINT) is before, "signals mean what they meant before"
 
 
 @pytest.mark.process

@@ -30,6 +30,8 @@ SWITCH_SECONDS = 0.0005  # after which a thread that plans or builds lets the ev
 ENDING_SECONDS = 2.0  # for the last answers to be read
 SEND_BUFFER = 1 << 17  # bytes in the kernel for a client that does not read; the rest is in view of `Connections`
 
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
 logger = logging.getLogger("sketchbandits.service")
 
 
@@ -128,8 +130,27 @@ def serve(settings: Settings, bound: socket.socket, ready: Callable[[Service], N
 async def _serve(
     service: Service, server: Server, bound: socket.socket, ready: Callable[[Service], None], progress: Progress
 ) -> None:
-    for name in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(name, server.asked_to_stop.set)
+    with _stopped_by_signals(server):
+        await _serve_until_asked(service, server, bound, ready, progress)
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(server: Server) -> Iterator[None]:
+    """SIGTERM and SIGINT ask the server to stop; afterwards they mean what they meant before."""
+    loop, before = asyncio.get_running_loop(), {name: signal.getsignal(name) for name in _SIGNALS}
+    for name in _SIGNALS:
+        loop.add_signal_handler(name, server.asked_to_stop.set)
+    try:
+        yield
+    finally:
+        for name in _SIGNALS:
+            loop.remove_signal_handler(name)
+            signal.signal(name, before[name])
+
+
+async def _serve_until_asked(
+    service: Service, server: Server, bound: socket.socket, ready: Callable[[Service], None], progress: Progress
+) -> None:
     # HTTP first, so that health can be seen while a long log is replayed.
     serving = asyncio.create_task(server.serve(sockets=[bound]))
     starting = asyncio.create_task(service.start(lambda done, total: _report(server, progress, done, total)))
