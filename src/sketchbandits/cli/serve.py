@@ -53,8 +53,8 @@ def command(
     ] = None,
     memory: Annotated[str, flag("MIB", "The memory that one bandit's policy may take.", "1,024")] = "1024",
     scrub_rate: Annotated[
-        str, flag("N", "Records of the log that are verified again per second; 0 for none.", "2,000")
-    ] = "2000",
+        str, flag("N", "Records of the log that are verified again per second; 0 for none.", 500)
+    ] = "500",
 ) -> None:
     """Serve decisions over HTTP: durable, crash-safe, with a dashboard at /.
 

@@ -10,7 +10,7 @@ from sketchbandits.service.log import open_view
 from sketchbandits.service.log.contract import LogDamaged, Unavailable, View
 from sketchbandits.service.log.scan import UNREADABLE, Fault, Scan
 
-RATE = 2_000.0  # records per second
+RATE = 500.0  # records per second: a fiftieth of a processor
 EVERY = 86_400.0  # seconds from the start of one pass to that of the next
 MOST_FAULTS = 1_000  # that are remembered and reported
 _PAGE = 100  # records that are read at once: the work of a moment
