@@ -26,7 +26,7 @@ from sketchbandits.service.service import Service, Settings, Stopped
 
 SHUTDOWN_SECONDS = 30  # for what was accepted
 REFUSING_SECONDS = 0.2  # after that, for clients to see 503 rather than a closed connection
-SWITCH_SECONDS = 0.0005  # after which a thread that plans or builds lets the event loop have Python's global lock
+SWITCH_SECONDS = 0.0002  # after which a thread that plans or builds lets the event loop have Python's global lock
 ENDING_SECONDS = 2.0  # for the last answers to be read
 SEND_BUFFER = 1 << 17  # bytes in the kernel for a client that does not read; the rest is in view of `Connections`
 
