@@ -28,7 +28,7 @@ def fingerprint(ledger):
             {by: list(own.items()) for by, own in bandit.keys.items()},
             list(bandit.ids),
             dict(bandit.index),
-            (bandit.origin, bandit.created, sorted(bandit.retracted)),
+            (bandit.first_number, bandit.last_number, bandit.created, sorted(bandit.retracted)),
             None if bandit.places.arm_at is None else bandit.places.arm_at.tolist(),
             repr(bandit.totals.to_json()),
             bandit.totals.outstanding.tolist(),

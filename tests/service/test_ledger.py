@@ -81,7 +81,7 @@ def state_of(ledger):
             {by: list(own.items()) for by, own in bandit.keys.items()},
             bandit.ids[:],
             dict(bandit.index),
-            (bandit.origin, bandit.created, sorted(bandit.retracted), bandit.active.tolist()),
+            (bandit.first_number, bandit.last_number, bandit.created, sorted(bandit.retracted), bandit.active.tolist()),
             None if bandit.places.arm_at is None else bandit.places.arm_at.tolist(),
             repr(bandit.totals.to_json()),
             bandit.totals.outstanding.tolist(),

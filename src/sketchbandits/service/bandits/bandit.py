@@ -69,7 +69,6 @@ class Bandit:
         self.most_pending = config.pending_limit(policy)
         self.ids = list(ids)
         self.index = {arm_id: i for i, arm_id in enumerate(self.ids)}
-        self.origin = ""  # a digest of the arms it was created with
         # Numbers of decisions: those of deleted bandits of this name end at the first, its own at the last.
         self.first_number = self.last_number = 0
         self.since = 0  # the record up to which the snapshot went that it was read from
@@ -320,10 +319,3 @@ def _two_uniforms(seed: int, number: int) -> tuple[float, float]:
     digest = hashlib.blake2b(message, key=key, digest_size=16).digest()
     first, second = (int.from_bytes(half, "little") >> 11 for half in (digest[:8], digest[8:]))
     return first / 2**53, second / 2**53
-
-
-def digest_of(features: Floats, ids: Sequence[str]) -> str:
-    """A digest of arms, by which a service recognises the file that a bandit was created from."""
-    digest = hashlib.sha256(np.ascontiguousarray(features, "<f8").tobytes())
-    digest.update("\0".join(ids).encode())
-    return digest.hexdigest()

@@ -9,7 +9,7 @@ from typing import Any
 
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.base import Policy
-from sketchbandits.service.bandits.bandit import Bandit, Shrunk, digest_of
+from sketchbandits.service.bandits.bandit import Bandit, Shrunk
 from sketchbandits.service.bandits.changes import Change
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.bandits.requests import Refusal
@@ -115,7 +115,6 @@ class Ledger:
     def _create(self, data: dict[str, Any], features: Floats, policy: Policy | None) -> None:
         config = BanditConfig.from_json(data["config"])
         new = Bandit(data["bandit"], config, policy or config.build(features), data["ids"], created=data["t"])
-        new.origin = digest_of(features, data["ids"])
         new.first_number = self.deleted.get(new.name, 0)
         self.bandits[new.name] = new
 

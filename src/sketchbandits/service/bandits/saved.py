@@ -45,7 +45,6 @@ def frozen_bandit(bandit: Bandit, seq: int) -> FrozenBandit:
     value = {
         "config": bandit.config.to_json(),
         "created": bandit.created,
-        "origin": bandit.origin,
         "since": seq,
         "numbers": [bandit.first_number, bandit.last_number],
         "ids": bandit.ids[:],
@@ -64,7 +63,7 @@ def from_json(name: str, value: dict[str, Any], path: Path) -> Bandit:
         value = _from_format_1(value, path)
     config = BanditConfig.from_json(value["config"])
     bandit = Bandit(name, config, config.policy_type.load(path), value["ids"], created=value["created"])
-    bandit.origin, bandit.since, bandit.retracted = value["origin"], value["since"], set(value["retracted"])
+    bandit.since, bandit.retracted = value["since"], set(value["retracted"])
     bandit.first_number, bandit.last_number = value["numbers"]
     bandit.waiting = OrderedDict((number, Waiting(*rest)) for number, *rest in value["waiting"])
     for by, key, record in value["keys"]:
