@@ -22,7 +22,7 @@ RADIUS = np.dtype(
         for name in ("kind", "noise", "bias", "rate", "ridge", "log_share", "dim", "value", "theta_norm")
     ]
 )
-CLOSED, LOGDET, FIXED, MIXTURE = range(4)
+CLOSED, LOGDET, FIXED, MIXTURE, UNBIASED = range(5)
 
 # How a Thompson draw is scaled: a free SCALE (NaN for the theory's), a HORIZON (0 for none), ln(1/delta).
 SCALE, HORIZON, SAMPLING_SHARE = range(3)
@@ -53,6 +53,17 @@ def mixture_radius(information: float, noise: float, bias: float, log_share: flo
     martingale mixture; proof in docs/math/multiscale.md).
     """
     return np.sqrt(noise**2 * (information + 2.0 * log_share) + bias**2)
+
+
+@kernel
+def unbiased_width(information: float, ridge: float, noise: float, log_share: float) -> float:
+    """Half-width ``R sqrt((I + ridge)(ln(1 + I/ridge) + 2 ln(1/delta)))/I`` around ``b/I``, for a scalar parameter.
+
+    ``I = sum s^2 > 0``, ``b = sum s y``. The noise ``sum s eta`` alone is bounded, by the mixture over multiples of it
+    (de la Pena, Klass and Lai 2004); no prior enters, so that any ``ridge > 0`` is valid whatever ``theta_norm`` is.
+    """
+    spread = (information + ridge) * (np.log1p(information / ridge) + 2.0 * log_share)
+    return noise * np.sqrt(spread) / information
 
 
 @kernel

@@ -53,13 +53,14 @@ def check_sketched(
 
 
 def radius_record(radius: Radius, shared: Shared, *, dim: int, log_share: float) -> NDArray[Any]:
-    """A radius as kernels take it: one by name (``"closed"``, ``"logdet"``, ``"mixture"``), or a function's value."""
+    """A radius as kernels take it: one by name (``"closed"``, ``"logdet"``, ``"mixture"``, ...), or a function's value."""
     record = constant_radius(0.0, shared.ridge)
     if isinstance(radius, str):
         record["kind"] = {
             "closed": confidence.CLOSED,
             "logdet": confidence.LOGDET,
             "mixture": confidence.MIXTURE,
+            "unbiased": confidence.UNBIASED,
         }[radius]
     record["noise"], record["theta_norm"] = shared.noise, shared.theta_norm
     record["bias"] = math.sqrt(shared.ridge) * shared.theta_norm

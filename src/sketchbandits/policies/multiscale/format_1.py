@@ -6,6 +6,7 @@ from sketchbandits.policies.format_1 import radius_of
 from sketchbandits.policies.multiscale.state import RAY_RECORD, SPACE_RECORD, TARGET, THETA, WAITING_RECORD
 from sketchbandits.snapshot import Saved, take
 
+_RAY = ("information", "information_lost", "reward", "reward_lost", "share")
 _METER = ("bank", "budget", "most", "news", "logdet_shown", "logdet_made")
 _TICKS = ("version", "in_queue", "in_batch", "at", "n_rays", "first_rays")
 
@@ -14,7 +15,7 @@ def convert_scales(saved: Saved) -> None:
     """Replace the arrays of the rays and of the space."""
     old = {name: take(saved, f"state.{name}") for name in ("rays", "waiting", "owed", "meter", "ticks", "factor")}
     rays, waiting = np.zeros(old["rays"].shape[1], RAY_RECORD), np.zeros(old["waiting"].shape[1], WAITING_RECORD)
-    for name, row in zip(RAY_RECORD.names or (), old["rays"], strict=True):
+    for name, row in zip(_RAY, old["rays"], strict=True):
         rays[name] = row
     for name, row in zip(WAITING_RECORD.names or (), [*old["waiting"], *old["owed"]], strict=True):
         waiting[name] = row

@@ -1,31 +1,35 @@
 """Multi-scale CS-LB: every arm's bound is the tightest of four that hold together. The recommended policy.
 
     prior      S ||x||
-    direction  a scalar ridge fit of the arms on one ray                    (l = 1: UCB1's view)
+    direction  the mean of the arms on one ray                              (l = 1: UCB1's view)
     cluster    the ridge fit of a cluster of rank <= l                      (CS-LB's)
     space      the ridge fit of all arms, as of some earlier round          (OFUL's)
 
-    U(x) = min of them ,   x_t = argmax U ,  ties at S ||x|| to the arm with the largest bound without the cap
+    U(x) = min of them ;   explore="optimism":    x_t = argmax U ,  ties at S ||x|| to the largest bound without the cap
+                           explore="randomised":  a random share of the space's radius, where U allows it (`randomised`)
 
-Each fit has ``beta^2 = R^2 (ln det(V/ridge) + 2 ln(1/delta')) + ridge S^2`` (`confidence.mixture_radius`). Rays spend
-0.9 of ``delta``, clusters 0.09 and the space 0.01: the smaller a scale's ``ln det``, the more its share is worth. Rays
-and clusters divide theirs equally among those known at first, with one more share for all that come later
-(`policies.cslb.changing_clusters`).
-``ridge=None`` gives each scale its rank times ``R^2/S^2``, which makes its radius smallest once there are data.
+The fits have ``beta^2 = R^2 (ln det(V/ridge) + 2 ln(1/delta')) + ridge S^2`` (`confidence.mixture_radius`), a ray the
+interval around its mean in which S does not enter (`confidence.unbiased_width`). Rays spend half of ``delta``, clusters
+a tenth and the space 0.4. Rays and clusters divide theirs equally among those known at first, with one more share for
+all that come later (`policies.cslb.changing_clusters`), the space among the ridges that it may come to.
+``ridge=None`` gives the space the effective rank of all arms times ``R^2/S^2`` (`policies.effective_rank`), a cluster
+that or l times ``R^2/S^2``, whichever is less, and a ray a few pulls: near the least radius once there are data.
 
 **Guarantee** With probability ``1 - delta`` every scale's set covers theta* at every round. Then ``x.theta* <= U(x)``
 for every arm, and the regret after T rounds is at most ``sum_t min_s 2 beta_s ||x_t||_{V_s^-1}`` over the scales s:
-``2 beta_T sqrt(2 r K T ln(1 + T L^2/(ridge r)))`` with (K, r) = (rays, 1) or (clusters, l), for ``ridge >= L^2``.
-Proof: docs/math/multiscale.md. An old space bound stays valid; it is only not the least any more.
+``2 beta_T sqrt(2 r K T ln(1 + T L^2/(ridge r)))`` with (K, r) = (rays, 1) or (clusters, l), for ``ridge >= L^2``; with
+random choices 20 times that. Proof: docs/math/multiscale.md. A set holds for all time, so the least bound that
+the space ever gave an arm is kept. `repartition` says when its bounds are covered.
 
-**Cost** O(r^2 + |C| r) per round for a cluster of rank r, O(log K) to choose, plus ``budget`` operations on average for
-the space: a row into its fit is 3 D^2, an arm's bound D^2 (D the rank of all arms, at most d). A new fit begins only
-when the determinants of clusters have grown by 1/16 in all since the last, so that in the long run the space costs
-next to nothing; the budget bounds the beginning. Memory O(N (d + l) + D^2).
+**Cost** O(r^2 + |C| r) per round for a cluster of rank r, O(log K) to choose the largest bound, O(N) to draw, plus
+``budget`` operations on average for the space: a row into its fit is 3 D^2, an arm's bound D^2 (D the rank of all
+arms), a new fit's estimates N D. A new fit begins only when the determinant of the space's V may have grown by 1/16
+since the last, so that in the long run the space costs next to nothing; the budget bounds the beginning. Memory
+O(N (D + l) + D^2 + N d).
 
 **Reference** Intersecting confidence sets is folklore; clusters and sentinels are from Yang, Xie and Lian (CS-LB); the
 radius is the analytic martingale mixture of Flynn, Reeb, Kandemir and Peters (NeurIPS 2023).
-**Departures** from CS-LB: the further scales, the radius, the prior's cap, ties by what is known least.
+**Departures** from CS-LB: the further scales, the radius, the prior's cap, ties by what is known least, random choices.
 """
 
 import math
@@ -35,48 +39,39 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
-from sketchbandits.kernels.linalg import Floats
+from sketchbandits.kernels.counter import new_key
+from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.contextual_form import ContextualForm
-from sketchbandits.policies.cslb.changing_clusters import (
-    ChangingClusters,
-    check_partition,
-    later_share,
-    warn_of_tolerance,
-)
+from sketchbandits.policies.cslb.changing_clusters import check_partition, warn_of_tolerance
 from sketchbandits.policies.cslb.coordinates import Setting, build
 from sketchbandits.policies.cslb.format_1 import convert_clusters
-from sketchbandits.policies.cslb.freeing import Plan
-from sketchbandits.policies.cslb.layout import (
-    ARM_AT,
-    CAP,
-    CLUSTER,
-    EVERY,
-    NEGLIGIBLE,
-    OFF_SPAN,
-    SLOT,
-    Records,
-)
-from sketchbandits.policies.cslb.saved import check_fits, check_numbers
+from sketchbandits.policies.cslb.layout import ARM_AT, CAP, CLUSTER, EVERY, NEGLIGIBLE, OFF_SPAN, SLOT, Records
+from sketchbandits.policies.cslb.saved import check_fits
+from sketchbandits.policies.effective_rank import effective_rank, prior_variance
 from sketchbandits.policies.guard import exclusive
+from sketchbandits.policies.multiscale.changing_scales import SHARES as SHARES
+from sketchbandits.policies.multiscale.changing_scales import ChangingScales
+from sketchbandits.policies.multiscale.changing_scales import partition_share as partition_share
 from sketchbandits.policies.multiscale.format_1 import convert_scales
-from sketchbandits.policies.multiscale.freeing import waiting_parts, with_scales
+from sketchbandits.policies.multiscale.format_2 import convert_space
+from sketchbandits.policies.multiscale.randomised import BOLDNESS, CAUTION, picks_by_draw
 from sketchbandits.policies.multiscale.rounds import STATE
+from sketchbandits.policies.multiscale.saved import check_scales
+from sketchbandits.policies.multiscale.space_basis import MOST_DIMENSIONS, ask_all, coordinates, space_basis
 from sketchbandits.policies.multiscale.state import (
     DIRECTION,
-    LENGTH,
+    GUESS,
     N_ROWS,
     OUTSIDE,
-    RAY,
     RAY_RECORD,
     SPACE,
     SPACE_FIELDS,
     SPACE_RECORD,
-    SPACE_WIDTH,
     WAITING_RECORD,
+    WIDTH,
     number_rays,
-    ray_in_cluster,
-    space_features,
+    ray_lengths,
 )
 from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_record
 from sketchbandits.policies.pending.multiscale import (
@@ -87,30 +82,24 @@ from sketchbandits.policies.pending.multiscale import (
     direction_and_space,
     multiscale_bounds,
 )
-from sketchbandits.policies.pending.rule import PendingBounds
-from sketchbandits.policies.remainder import Remainder
-from sketchbandits.policies.rounds import MEAN, WIDTH2
+from sketchbandits.policies.pending.rule import Mask, PendingBounds
+from sketchbandits.policies.rounds import MEAN, WIDTH2, renew_choice
 from sketchbandits.policies.streaming.policy import SKETCH_SIZE as SKETCH_SIZE
 from sketchbandits.policies.streaming.policy import ContextualMultiscale
-from sketchbandits.snapshot import Saved, within
+from sketchbandits.snapshot import Saved
 
-SHARES = {"direction": 0.9, "cluster": 0.09, "space": 0.01}
-MOST_DIMENSIONS = 1024  # of the space's fit, which takes their square in memory and time
-SAVED_ROUNDS = 16  # budgets that may be saved up, so that no round is much longer than the others
-
-
-def partition_share(j: int) -> float:
-    """The j-th partition's part of delta: nine tenths for the first, ``1/(10 j (j - 1))`` for later ones, in all 1."""
-    return 0.9 if j == 1 else 0.1 / (j * (j - 1.0))
+RULES = ("randomised", "optimism")
+MOST_ARMS_TO_DRAW = 20_000  # by default: a draw looks at all arms, the largest bound at few
+MOST_WORK_TO_DRAW = 2e7  # likewise N d^2, of which a new fit of the space takes a quarter at once
 
 
-class MultiscaleCSLB(ContextualForm, ChangingClusters):
+class MultiscaleCSLB(ContextualForm, ChangingScales):
     """Multi-scale CS-LB: every arm's bound is the tightest of four that hold together with probability ``1 - delta``.
 
     The policy to try first on fixed arms with features. Each arm is bounded by its prior, by the arms on its line, by
-    its cluster and by all arms together (docs/multiscale.md compares it with others). Arms may be added, removed and
-    freed; `contextual` is the form for contexts that arrive each round. Prefer `OFUL` in few dimensions where
-    its simplicity counts, `UCB1` where there are no features.
+    its cluster and by all arms together, and chosen at random within what the bounds allow (docs/multiscale.md compares
+    it with others). Arms may be added, removed and freed; `contextual` is the form for contexts that arrive each round.
+    Prefer `OFUL` in few dimensions where its simplicity counts, `UCB1` where there are no features.
 
     Parameters
     ----------
@@ -121,7 +110,7 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
     partition
         A `Partition` of these arms made beforehand, in place of ``sketch_size``.
     ridge
-        The regulariser of every fit, > 0 (default None: each scale's rank times ``R^2/S^2``).
+        The regulariser of every fit, > 0 (default None: what suits the effective rank of the arms).
     noise
         R, the scale of the reward noise, in units of the reward (default 1): the noise must be R-sub-Gaussian. 0.5
         is valid for every reward in [0, 1]. Too small and the bounds fail, too large and exploration is slow.
@@ -134,12 +123,17 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
         The probability with which the bounds may fail at any time, in (0, 1) (default 0.01).
     radius
         ``"mixture"`` (default), or ``"logdet"``, the classical one, for comparison.
+    explore
+        ``"randomised"`` plays the best arm under a random share of the radius, as long as the bounds allow it: a
+        fraction of the regret in practice, a guarantee that is 20 times as large, and O(N) per round.
+        ``"optimism"`` plays the largest bound. The default, None, is ``"randomised"`` up to 20,000 arms.
     budget
-        Operations that a round may spend on average on the fit of the whole space (default 2,048; 0: none).
+        Operations that a round may spend on average on the fit of the whole space (default ``"auto"``: about one row
+        of that fit per round; 0: no such fit).
     tolerance, horizon
         As in `CSLB`.
     seed
-        Accepted so that all policies can be built alike; nothing is random.
+        Of the random choices (default 0): with the same seed and the same rewards the same arms.
 
     """
 
@@ -158,10 +152,11 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
         arm_norm: float | None = None,
         delta: float = 0.01,
         radius: str = "mixture",
-        budget: int = 2048,
+        explore: str | None = None,
+        budget: int | str = "auto",
         tolerance: float = 0.0,
         horizon: int | None = None,
-        seed: Any = None,
+        seed: Any = 0,
     ) -> None:
         super().__init__(arms)
         given = SKETCH_SIZE if sketch_size is None and partition is None else sketch_size
@@ -169,29 +164,36 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
         shared = check_shared(1.0 if ridge is None else ridge, noise, theta_norm, arm_norm, delta, self.arms)
         if callable(radius):
             raise ValueError(f"radius must be one of 'mixture', 'logdet', got {radius!r}")
-        radius = str(check_radius(radius, ("mixture", "logdet")))
-        budget = validate.whole("budget", budget, least=0)
         horizon = None if horizon is None else validate.whole("horizon", horizon)
         warn_of_tolerance(tolerance, shared, horizon)
-        validate.generator(seed)
         self.settings = {
             "sketch_size": size,
             **shared._asdict(),
             "ridge": None if ridge is None else shared.ridge,
-            "radius": radius,
-            "budget": budget,
+            "radius": str(check_radius(radius, ("mixture", "logdet"))),
+            "explore": self._rule(explore),
+            "budget": checked_budget(budget),
             "tolerance": tolerance,
             "horizon": horizon,
         }
+        key = new_key(validate.generator(seed))
         with self._warm_up():
             self._partition = partition or Partition.first_fit(arms, sketch_size=size, tolerance=tolerance or None)
             self._build_state()
+            self._set_key(key)
+
+    def _rule(self, explore: str | None) -> str:
+        if explore is None:
+            large = self.n_arms > MOST_ARMS_TO_DRAW or self.n_arms * self.dim**2 > MOST_WORK_TO_DRAW
+            return RULES[1] if large else RULES[0]
+        return validate.option("explore", explore, RULES)
 
     def _build_state(self, partitions: int = 1) -> None:
         """The state before the first reward, on the ``partitions``-th partition; the space's part goes on, if any."""
         old = self.state if partitions > 1 else None
-        space = self._space_arrays() if old is None else {name: getattr(old, name) for name in SPACE_FIELDS}
-        radius = self._radius(min(self.settings["sketch_size"], self.dim), 0.0)
+        space = self._new_space() if old is None else {name: getattr(old, name) for name in SPACE_FIELDS}
+        effective = float(space["space"]["radius"]["ridge"][0]) / self._unit
+        radius = self._radius(min(self.settings["sketch_size"], self.dim, effective), 0.0)
         setting = Setting(
             shared=self._shared(float(radius["ridge"][0])),
             radius=radius,
@@ -203,48 +205,54 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
         clusters = build(self.arms, self.partition, setting)
         clusters.stats[SPACE] = np.inf
         if old is not None:
-            rows, slots = [[SPACE], [SPACE_WIDTH]], old.place[SLOT, : self.n_arms]
+            rows, slots = [[SPACE], [GUESS], [WIDTH]], old.place[SLOT, : self.n_arms]
             clusters.stats[rows, clusters.place[SLOT]] = old.stats[rows, slots]
         n_rays = self._number_rays(clusters)
         rays = np.zeros(max(n_rays, 1), RAY_RECORD)
         rays["share"] = self._share(n_rays, partitions, "direction")
+        rays["ridge"][:n_rays] = self._ray_ridge(ray_lengths(clusters.stats, n_rays))
         space["space"]["n_rays"] = space["space"]["first_rays"] = n_rays
         self.state = STATE(*clusters, rays=rays, **space)
+        if old is None:
+            ask_all(self.state, np.arange(self.state.stats.shape[1]))
         self.state.control["first_clusters"], self.state.control["changed"] = self.partition.n_clusters, EVERY
 
-    def _space_arrays(self) -> dict[str, NDArray[Any]]:
-        features = np.zeros((self.n_arms, 0))
-        if self.settings["budget"] > 0:
-            features = space_features(self.arms, MOST_DIMENSIONS)
-        n, d = features.shape
-        log_share, budget = -math.log(SHARES["space"] * self.settings["delta"]), float(self.settings["budget"])
+    def _new_space(self) -> dict[str, NDArray[Any]]:
+        """The arrays of the space before the first reward; sets its basis."""
+        most = MOST_DIMENSIONS if self.settings["budget"] != 0 else 0
+        self._basis, moments = space_basis(self.arms, most)
+        n, d = self.n_arms, len(self._basis)
         space = np.zeros(1, SPACE_RECORD)
-        space["budget"], space["most"] = budget, SAVED_ROUNDS * budget + 8.0 * d * d
-        space["direction"], space["radius"] = self._radius(1, 0.0), self._radius(max(d, 1), log_share)
+        space["direction"] = self._radius(1.0, 0.0, "unbiased" if self.settings["radius"] == "mixture" else None)
+        rank = effective_rank(moments, self._unit) if d else float(self.dim)
+        space["radius"] = self._radius(rank, self._space_share(1))
+        space["ridges"], space["arms_seen"], space["beta"] = 1, n, 1.0
+        space["draws"] = self.settings["explore"] == "randomised"
+        space["boldness"], space["caution"] = BOLDNESS * self.settings["noise"], CAUTION
         factor = np.zeros((2, d + 2, d))
         factor[:, :d] = np.eye(d) * math.sqrt(space["radius"]["ridge"][0])
         waiting = np.zeros(n, WAITING_RECORD)
-        waiting["stamp"] = OUTSIDE if d == 0 else 0
+        waiting["stamp"], features = coordinates(self.arms, self._basis)
+        self._set_budget(space, n, d)
         return {"space": space, "waiting": waiting, "features": features, "factor": factor}
 
-    def _shared(self, ridge: float) -> Shared:
-        given = {name: self.settings[name] for name in Shared._fields}
-        return Shared(**{**given, "ridge": ridge})
+    def _set_key(self, key: NDArray[np.uint64]) -> None:
+        self.state.space["key"], self.state.space["second_key"] = key
 
-    def _radius(self, rank: int, log_share: float) -> Records:
-        """A scale's radius: with the ridge that was given, or the one that suits its rank."""
-        ridge = self.settings["ridge"]
-        if ridge is None:
-            # Without noise any ridge is valid, and a small one forgets the prior soon.
-            least = 1e-3 * self.settings["arm_norm"]
-            most = math.sqrt(validate.LARGEST)  # as for a ridge that is given
-            ridge = rank * min(max(self.settings["noise"] / self.settings["theta_norm"], least), most) ** 2
-        return radius_record(self.settings["radius"], self._shared(ridge), dim=0, log_share=log_share)
+    @exclusive
+    def reseed(self, seed: Any) -> None:
+        """Draw from another stream from now on; what was learned stays."""
+        self._set_key(new_key(validate.generator(seed)))
+        renew_choice(self.state)
 
-    def _share(self, count: int, partitions: int, scale: str = "cluster") -> float:
-        """``ln(1/delta')`` of one of ``count`` rays or clusters known at first."""
-        part = SHARES[scale] * partition_share(partitions) * self.settings["delta"]
-        return math.log((count + 1) / part)
+    def _picks(self, count: int, allowed: Mask, waiting: Ints) -> Ints:
+        """With draws, pending decisions are spread by further draws, and only their number matters."""
+        if self.settings["explore"] == "optimism":
+            return super()._picks(count, allowed, waiting)
+        picks, arm_at = np.empty(count, np.int64), self.state.place[ARM_AT]
+        among = allowed[arm_at] & (arm_at >= 0)
+        picks_by_draw(self.state, among, waiting.size, picks)
+        return picks
 
     def _number_rays(self, clusters: Any) -> int:
         part, rows = self.partition, []
@@ -258,7 +266,7 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
 
     @exclusive
     def scales(self) -> dict[str, Floats]:
-        """Every arm's bound on each scale: prior, direction, cluster, and space, which is +inf until first computed."""
+        """Every arm's bound on each scale: prior, direction, cluster, and space (+inf: not in it)."""
         state, slots = self.state, self.state.place[SLOT, : self.n_arms]
         stats = state.stats[:, slots]
         beta = state.clusters["beta"][state.place[CLUSTER, : self.n_arms]]
@@ -281,7 +289,6 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
         other, cluster = direction_and_space(self.state)[:, slots], self.state.stats[MEAN, slots]
         means = np.stack([other[RAY_MEAN], cluster, other[SPACE_MEAN]])
         widths = np.stack([other[RAY_WIDTH], scales["cluster"] - cluster, other[WIDTH_IN_SPACE]])
-        widths[2, np.isinf(scales["space"])] = np.inf
         narrowest = np.take_along_axis(means, widths.argmin(axis=0)[None], axis=0)[0]
         return np.minimum(narrowest, np.min(list(scales.values()), axis=0))
 
@@ -298,98 +305,30 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
     def _scan(self) -> str:
         return "full"
 
-    def _admit(self, arm: int, slot: int, cluster: int, x: Floats) -> None:
-        """The new arm's ray, found among its cluster's or new, and its place in the space."""
-        self._grow_per_arm()
-        g, length = self._ray_of(arm, cluster, x)
-        state = self.state  # not before: a new ray may have moved it
-        state.stats[RAY, slot], state.stats[LENGTH, slot], state.stats[SPACE, slot] = g, length, np.inf
-        state.waiting[arm], state.features[arm] = np.zeros((), WAITING_RECORD), 0.0
-        if state.features.shape[1] == self.dim:
-            state.features[arm] = x
-        else:
-            state.waiting["stamp"][arm] = OUTSIDE
-
-    def _ray_of(self, arm: int, cluster: int, x: Floats) -> tuple[int, float]:
-        """The ray of a new arm, found among those of its cluster or opened, and its signed length: O(|C| d)."""
-        norm = float(np.linalg.norm(x))
-        if norm == 0.0:
-            return -1, 0.0
-        tolerance = min(self.partition_tolerance, NEGLIGIBLE)
-        found = ray_in_cluster(self.state, self.state.clusters[cluster], self.arms, arm, tolerance)
-        return found or (self._open_ray(), norm)
-
-    @property
-    def partition_tolerance(self) -> float:
-        """The share of its norm by which an arm may be off its cluster's span."""
-        return self._spans.tolerance if self._spans is not None else self.partition.tolerance
-
-    def _open_ray(self) -> int:
-        state = self.state
-        g, first = (int(state.space[name][0]) for name in ("n_rays", "first_rays"))
-        if g == state.rays.size:
-            self.state = state = state._replace(rays=np.concatenate([state.rays, np.zeros_like(state.rays)]))
-        state.rays[g] = np.zeros((), RAY_RECORD)
-        partitions = int(state.control["partitions"][0])
-        later = later_share(g + 1 + self._freed.rays - first)
-        state.rays["share"][g] = self._share(first, partitions, "direction") + later
-        state.space["n_rays"] += 1
-        return g
-
-    def _grow_per_arm(self) -> None:
-        """Twice the capacity for arms, where it is used up."""
-        state = self.state
-        if self.n_arms < state.features.shape[0]:
-            return
-        self.state = state._replace(
-            features=np.concatenate([state.features, np.zeros_like(state.features)]),
-            waiting=np.concatenate([state.waiting, np.zeros_like(state.waiting)]),
-        )
-
-    def _other_remainders(self, gone: NDArray[np.bool_]) -> list[Remainder]:
-        return waiting_parts(self.state, gone)
-
-    def _other_scales(self, old: Any, new: Any, plan: Plan) -> Any:
-        state = with_scales(old, new, plan)
-        rays = self._freed.rays + int(old.space["n_rays"][0] - state.space["n_rays"][0])
-        self._freed = self._freed._replace(rays=rays)
-        return state
-
-    def _restore_scales(self, counts: NDArray[np.int64], sums: Floats) -> None:
-        """Rays from the arms' counts and sums; the space's fit does not depend on the partition and goes on."""
-        state, slots = self.state, self.state.place[SLOT, : self.n_arms]
-        length, ray = state.stats[LENGTH, slots], state.stats[RAY, slots].astype(np.int64)
-        own = ray >= 0
-        for name, values in (("information", counts * length**2), ("reward", sums * length)):
-            state.rays[name] = np.bincount(ray[own], values[own], minlength=state.rays.size)
-
     @classmethod
     def _converted(cls, saved: Saved) -> Saved:
         if saved.format == 1:
             convert_clusters(saved, "coordinates", "full")
             convert_scales(saved)
+        if saved.format <= 2:
+            convert_space(saved)
         return saved
 
     def _check_indices(self, saved: Saved) -> None:
         super()._check_indices(saved)
         check_fits(saved, self.state, "full")
-        state, space, capacity = self.state, self.state.space[0], self.state.waiting.size
-        within(saved, "state.space[n_rays]", space["n_rays"], 0, state.rays.size)
-        within(saved, "state.stats[RAY]", state.stats[RAY], -1, state.rays.size - 1)
-        within(saved, "capacity for all arms", capacity - self.n_arms, 0, 2**62)
-        for name, length in (("queue", "in_queue"), ("batch", "in_batch")):
-            within(saved, f"state.space[{length}]", space[length], 0, capacity)
-            within(saved, f"state.waiting[{name}]", state.waiting[name][: space[length]], 0, self.n_arms - 1)
-        within(saved, "state.space[at]", space["at"], 0, space["in_batch"])
-        queued, left = np.sort(state.waiting["queue"][: space["in_queue"]]), state.waiting["batch"][space["at"] :]
-        if not np.array_equal(queued, np.flatnonzero(state.waiting["queued"])):
-            raise ValueError(
-                f"path must hold a queue of the arms that are marked as queued, got another in {saved.path!r}"
-            )
-        rewards = state.waiting["n_batched"][left[: space["in_batch"] - space["at"]]]
-        within(saved, "state.waiting[n_batched]", rewards, 1, 2**62)
-        check_numbers(saved, state, "rays", "space", "waiting", "features", "factor")
+        check_scales(saved, self.state, self.n_arms)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:
         return STATE
+
+
+def checked_budget(budget: int | str) -> int | str:
+    """A number of operations, or ``"auto"``."""
+    if isinstance(budget, str) and budget == "auto":
+        return budget
+    try:
+        return validate.whole("budget", budget, least=0)
+    except ValueError:
+        raise ValueError(f"budget must be a whole number >= 0 or 'auto', got {budget!r}") from None

@@ -1,22 +1,23 @@
 """A round of multi-scale CS-LB: record a reward on every scale, spend the budget on the space, choose.
 
-The cluster's fit is CS-LB's. A ray's is one number. The space's fit is evaluated *lazily*: a bound of an older fit
-stays valid, so only an arm that is about to be played is evaluated again, until the winner's bound is of the published
-fit or the budget is used up.
+The cluster's fit is CS-LB's. A ray's is one number. The space's fit is evaluated *lazily*: a bound or a width of an
+older fit stays valid, so only an arm that is about to be played is evaluated again, until the winner's is of the
+published fit or the budget is used up. `randomised` says how a random choice is made.
 """
 
 import numpy as np
 
-from sketchbandits.confidence import radius_at
 from sketchbandits.kernels.borrowed import borrowed
 from sketchbandits.kernels.compiled import inlined_kernel, kernel
 from sketchbandits.kernels.linalg import Floats, lost_digits
 from sketchbandits.policies.cslb.coordinates import is_sound, refit_due, settled, step_cluster
 from sketchbandits.policies.cslb.layout import (
     ARM_AT,
+    CAP,
     EVERY,
     NONE,
     OFFSET,
+    SLOT,
     TOP,
     UNCAPPED_TOP,
     Record,
@@ -26,8 +27,20 @@ from sketchbandits.policies.cslb.layout import (
     record,
 )
 from sketchbandits.policies.cslb.tournament import first_capped_cluster, put_sentinel
-from sketchbandits.policies.multiscale.space import EVALUATION, bound_in_space, process, queue, work_is_due
-from sketchbandits.policies.multiscale.state import DIRECTION, LENGTH, RAY, SPACE, MultiscaleState
+from sketchbandits.policies.multiscale.randomised import draw, first_by_draw, is_plausible
+from sketchbandits.policies.multiscale.rays import unit_bound
+from sketchbandits.policies.multiscale.space import EVALUATION, ask, process, queue, work_is_due
+from sketchbandits.policies.multiscale.state import (
+    BOUND,
+    DIRECTION,
+    GUESS,
+    LENGTH,
+    OUTSIDE,
+    RAY,
+    SPACE,
+    WIDTH,
+    MultiscaleState,
+)
 from sketchbandits.policies.rounds import (
     AFTER,
     BEFORE,
@@ -62,15 +75,6 @@ def record_on_ray(rays: Records, direction: Record, stats: Floats, slot: int, ow
 
 
 @kernel
-def unit_bound(ray: Record, direction: Record) -> tuple[float, float]:
-    """``b/V`` and ``beta/sqrt(V)`` with ``V = ridge + sum n s^2`` and ``b = sum s y`` over the ray."""
-    information, ridge = ray["information"] + ray["information_lost"], direction["ridge"]
-    V = ridge + information
-    beta = radius_at(direction, 0.0, np.log1p(information / ridge), ray["share"])
-    return (ray["reward"] + ray["reward_lost"]) / V, beta / np.sqrt(V)
-
-
-@kernel
 def set_direction_bounds(rays: Records, direction: Record, stats: Floats, own: Record) -> None:
     """The bound of a cluster's slots on the scale of their direction, s b/V + beta |s|/sqrt(V); 0 for a zero arm."""
     for i in range(own["start"], own["start"] + own["size"]):
@@ -82,11 +86,13 @@ def set_direction_bounds(rays: Records, direction: Record, stats: Floats, own: R
 
 @kernel
 def best_of_all_scales(own: Record, stats: Floats, fits: Floats, work: int) -> int:
-    """The first slot of a cluster by (bound, bound without the prior's cap, lowest index)."""
+    """The first slot of a cluster by (bound, bound without the prior's cap, lowest index); writes every bound."""
     first, last, beta = own["start"], own["start"] + own["size"], own["beta"]
     for i in range(first, last):  # in a loop of its own, which becomes vector code
         value = stats[MEAN, i] + beta * np.sqrt(stats[WIDTH2, i]) + stats[OFFSET, i]
-        fits[work + i] = min(value, min(stats[DIRECTION, i], stats[SPACE, i]))
+        value = min(value, min(stats[DIRECTION, i], stats[SPACE, i]))
+        fits[work + i] = value
+        stats[BOUND, i] = min(value, stats[CAP, i])
     return first_of_values(stats, first, last, fits, work)
 
 
@@ -95,6 +101,16 @@ def renew(control: Record, own: Record, c: int, stats: Floats, fits: Floats) -> 
     """Give a cluster its best slot and its sentinel."""
     own["best"] = best_of_all_scales(own, stats, fits, control["work"])
     put_sentinel(control, own, c, fits, fits[TOP], fits[UNCAPPED_TOP])
+
+
+@kernel
+def guess_in_cluster(state: MultiscaleState, own: Record) -> None:
+    """Estimate and width of the arms that the space's fit does not hold: those of their cluster."""
+    stats, unit = state.stats, own["beta"] / state.space[0]["beta"]
+    for i in range(own["start"], own["start"] + own["size"]):
+        arm = state.place[ARM_AT, i]
+        if arm >= 0 and state.waiting[arm]["stamp"] == OUTSIDE:
+            stats[GUESS, i], stats[WIDTH, i] = stats[MEAN, i], unit * np.sqrt(stats[WIDTH2, i])
 
 
 @kernel
@@ -114,6 +130,7 @@ def renew_changed(state: MultiscaleState) -> None:
         own = clusters[c]
         set_direction_bounds(state.rays, state.space[0]["direction"], stats, own)
         own["beta"] = cluster_radius(control["radius"], own)
+        guess_in_cluster(state, own)
         renew(control, own, c, stats, state.fits)
 
 
@@ -123,29 +140,35 @@ def absorb(state: MultiscaleState, arm: int, reward: float) -> int:
     control, space, stats, fits = state.control[0], state.space[0], state.stats, state.fits
     if control["refit"] != NONE:
         return BEFORE
+    if state.waiting[arm]["stamp"] != OUTSIDE:
+        width = stats[WIDTH, state.place[SLOT, arm]]
+        space["news"] += np.log1p(width * width)
+        queue(space, state.waiting, arm, reward)
     slot = record(control, state.clusters, state.place, stats, arm, reward)
     c = control["changed"]
     own = state.clusters[c]
-    D = step_cluster(control, own, stats, fits, slot, reward, None)
-    sound = is_sound(own, D)
-    if D > 1.0:
-        space["news"] += D - 1.0
+    sound = is_sound(own, step_cluster(control, own, stats, fits, slot, reward, None))
     record_on_ray(state.rays, space["direction"], stats, slot, own, reward)
     space["bank"] = min(space["bank"] + space["budget"], space["most"])
-    if state.waiting[arm]["stamp"] >= 0:
-        queue(space, state.waiting, arm, reward)
+    version = space["version"]
     if work_is_due(space, state.features.shape[1]):
-        process(space, state.waiting, state.features, state.factor)
+        process(state)
     if not sound:
         control["refit"] = c
         return AFTER
     own["beta"] = cluster_radius(control["radius"], own)
+    if space["draws"] == 1:
+        guess_in_cluster(state, own)
+        if space["version"] != version:
+            control["changed"] = EVERY
+            renew_changed(state)
+            return DONE
     renew(control, own, c, stats, fits)
     return DONE
 
 
 @inlined_kernel
-def choose(state: MultiscaleState) -> None:
+def choose_by_bound(state: MultiscaleState) -> None:
     """The winner, after its space bound was recomputed until it is up to date or the budget is used up."""
     control, clusters, stats, space = state.control[0], state.clusters, state.stats, state.space[0]
     d = state.features.shape[1]
@@ -156,16 +179,31 @@ def choose(state: MultiscaleState) -> None:
         arm = state.place[ARM_AT, slot]
         control["choice"] = arm
         stamp = state.waiting[arm]["stamp"]
-        if d == 0 or stamp < 0 or stamp == space["version"]:
+        if stamp == OUTSIDE or stamp == space["version"]:
             return
         # The bound, the cluster's scan and, where many tie at the cap, a comparison of every sentinel.
         cost = EVALUATION * d * d + own["size"] + clusters.size
         if space["bank"] < cost:
             return
         space["bank"] -= cost
-        bound_in_space(space, state.features, state.factor, arm, stats, slot)
-        state.waiting[arm]["stamp"] = space["version"]
+        ask(state, arm, slot)
         renew(control, own, c, stats, state.fits)
+
+
+@inlined_kernel
+def choose_by_draw(state: MultiscaleState) -> bool:
+    """The winner under this round's draw; False where the bounds do not allow it."""
+    control, clusters, stats = state.control[0], state.clusters, state.stats
+    slot = first_by_draw(stats, stats[BOUND], draw(state.space[0], control["round"] - 1, 0))
+    control["choice"] = state.place[ARM_AT, slot]
+    return is_plausible(state, slot, clusters[first_capped_cluster(control, clusters, state.fits)]["sentinel"])
+
+
+@inlined_kernel
+def choose(state: MultiscaleState) -> None:
+    """The next arm: by a draw, where the policy draws and the bounds allow what it says, else by the largest bound."""
+    if state.space[0]["draws"] == 0 or not choose_by_draw(state):
+        choose_by_bound(state)
 
 
 @inlined_kernel

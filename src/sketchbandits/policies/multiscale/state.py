@@ -2,7 +2,8 @@
 
 Rays (arms on one line through 0) lie inside clusters. The space's fit is that of *all rewards up to some round*: new
 rewards wait in a queue, are frozen into a batch, processed row by row as the budget allows, and only a finished batch
-is published. Nothing here depends on the clock, so a run can be repeated and recovered bit for bit.
+is published. Its coordinates are those of the span of all arms (`space_basis`). Nothing here depends on the clock, so
+a run can be repeated and recovered bit for bit.
 """
 
 from typing import Annotated, NamedTuple
@@ -22,10 +23,11 @@ from sketchbandits.policies.cslb.layout import (
     Records,
 )
 
-# More rows of ``stats``: an arm's bounds on the scale of its direction and of the space, its signed length along its
-# ray, the number of the ray, and how much of the space's bound is width.
-DIRECTION, SPACE, LENGTH, RAY, SPACE_WIDTH = range(N_STATS, N_STATS + 5)
-N_ROWS = N_STATS + 5
+# More rows of ``stats``, per slot: its bound on the scale of its direction; the least bound that the space's fit ever
+# gave it; its signed length along its ray and the number of that ray; its estimate and its width ||x||_{V^-1} in the
+# space's fit (without a space, in its cluster's); the least of all its bounds.
+DIRECTION, SPACE, LENGTH, RAY, GUESS, WIDTH, BOUND = range(N_STATS, N_STATS + 7)
+N_ROWS = N_STATS + 7
 SHOWN, MADE = range(2)  # the published fit of the space and the one in the making
 TARGET, THETA = -2, -1  # the last rows of each: R theta, and theta (of the published one)
 OUTSIDE = -1  # the stamp of an arm whose features the space's fit cannot hold
@@ -38,6 +40,7 @@ RAY_RECORD = np.dtype(
         ("reward", np.float64),  # the sum of s y
         ("reward_lost", np.float64),
         ("share", np.float64),  # ln(1/delta') of the ray's part of delta
+        ("ridge", np.float64),  # the free parameter of its radius
     ]
 )
 WAITING_RECORD = np.dtype(
@@ -57,7 +60,9 @@ SPACE_RECORD = np.dtype(
         ("bank", np.float64),  # operations saved up
         ("budget", np.float64),  # operations per round
         ("most", np.float64),  # how many may be saved up
-        ("news", np.float64),  # growth of clusters' det V since the last batch was frozen, summed
+        ("news", np.float64),  # at least the growth of ln det V by the rewards since the last batch was frozen
+        ("least_news", np.float64),  # from which a new fit is worth its work
+        ("beta", np.float64),  # the radius of the published fit
         ("logdet_shown", np.float64),  # ln det(V/ridge) of the published fit
         ("logdet_made", np.float64),
         ("version", np.int64),  # of the published fit
@@ -66,6 +71,13 @@ SPACE_RECORD = np.dtype(
         ("at", np.int64),  # how many of the batch are processed
         ("n_rays", np.int64),
         ("first_rays", np.int64),  # known when the partition was made
+        ("arms_seen", np.int64),  # how many arms there were when the ridge was last looked at
+        ("ridges", np.int64),  # how many ridges there have been
+        ("draws", np.int64),  # whether choices are random
+        ("boldness", np.float64),  # the scale of the draws, in units of the reward
+        ("caution", np.float64),  # how many times its own uncertainty the regret of a drawn arm may be
+        ("key", np.uint64),  # of the draws
+        ("second_key", np.uint64),
         ("direction", RADIUS),  # of rays
         ("radius", RADIUS),  # of the space's fit
     ]
@@ -78,7 +90,7 @@ class MultiscaleState(NamedTuple):
     control: Annotated[Records, "1", CONTROL_RECORD]
     clusters: Annotated[Records, "k", CLUSTER_RECORD]
     place: Annotated[Ints, "4 s"]
-    stats: Annotated[Floats, "12 s"]  # per slot: as in CS-LB, then DIRECTION, SPACE, LENGTH, RAY, SPACE_WIDTH
+    stats: Annotated[Floats, "14 s"]  # per slot: as in CS-LB, then DIRECTION ... BOUND
     fits: Annotated[Floats, "f"]
     rays: Annotated[Records, "g", RAY_RECORD]
     space: Annotated[Records, "1", SPACE_RECORD]
@@ -91,6 +103,11 @@ class MultiscaleState(NamedTuple):
         """The next arm."""
         choice: Ints = self.control["choice"]
         return choice
+
+    @property
+    def key(self) -> NDArray[np.uint64]:
+        """Of the draws."""
+        return np.array([self.space["key"][0], self.space["second_key"][0]], np.uint64)
 
     @property
     def counts(self) -> Ints:
@@ -157,6 +174,13 @@ def number_rays(clusters: Records, stats: Floats, coordinates: list[Floats], tol
     return count
 
 
+def ray_lengths(stats: Floats, n_rays: int) -> Floats:
+    """The length of every ray's first arm."""
+    lengths, own = np.ones(n_rays), np.flatnonzero(stats[RAY] >= 0)[::-1]
+    lengths[stats[RAY, own].astype(np.int64)] = np.abs(stats[LENGTH, own])  # the first one is written last
+    return lengths
+
+
 def ray_in_cluster(
     state: MultiscaleState, own: Record, arms: Floats, arm: int, tolerance: float
 ) -> tuple[int, float] | None:
@@ -172,19 +196,3 @@ def ray_in_cluster(
         return None
     k = int(off.argmin())
     return int(state.stats[RAY, slots[k]]), float(along[k])
-
-
-def space_features(arms: Floats, most: int) -> Floats:
-    """Every arm in coordinates of the span of all, where that can teach more than the arms' own rewards.
-
-    The features themselves where there are more arms than dimensions; else the left factor of an SVD. No columns: the
-    arms are independent, or the space has more than ``most`` dimensions.
-    """
-    n, d = arms.shape
-    if n > d:
-        return arms.copy() if d <= most else np.zeros((n, 0))
-    if n > most:
-        return np.zeros((n, 0))
-    U, sigma, _ = np.linalg.svd(arms, full_matrices=False)
-    rank = int((sigma > 1e-10 * sigma[0]).sum()) if sigma[0] > 0 else 0
-    return np.ascontiguousarray(U[:, :rank] * sigma[:rank]) if rank < n else np.zeros((n, 0))

@@ -25,6 +25,7 @@ of arrays whose type was registered by `register_model` together with these kern
 - ``discount(model, pending, slot)``: one more pull of ``slot`` returned its mean. Shrinks ``pending.stats[WIDTH2]`` and
   calls `grow` with the factor of every determinant that it multiplies. Never writes to the policy's state.
 - ``fits(model, pending, slot)`` (default `general_fits`): whether one more pull may be discounted.
+- ``look_again(model, pending, slot)`` (default: never): bring a slot that leads up to date where it was not, and say so.
 - ``fill(model, pending)`` (default `general_fill`): write the rows CAPPED and UNCAPPED of ``pending.stats``, with every
   radius multiplied by `inflation`.
 
@@ -54,6 +55,7 @@ Mask = NDArray[np.bool_]
 _DISCOUNTS: dict[type, Callable[..., None]] = {}
 _FITS: dict[type, Callable[..., bool]] = {}
 _FILLS: dict[type, Callable[..., None]] = {}
+_LOOKS: dict[type, Callable[..., bool]] = {}
 
 
 class PendingBounds(NamedTuple):
@@ -111,6 +113,11 @@ def fill(model: Any, pending: PendingBounds) -> None:
     _FILLS[type(model)](model, pending)
 
 
+def look_again(model: Any, pending: PendingBounds, slot: int) -> bool:
+    """Bring a slot that leads up to date; False where it was. Resolves by the model's type."""
+    return _LOOKS[type(model)](model, pending, slot)
+
+
 @overload(discount, strict=False)
 def _discount_of_type(model, pending, slot):  # type: ignore[no-untyped-def]
     if (model_type := getattr(model, "instance_class", None)) in _DISCOUNTS:
@@ -135,6 +142,14 @@ def _fill_of_type(model, pending):  # type: ignore[no-untyped-def]
     return None
 
 
+@overload(look_again, strict=False)
+def _look_again_of_type(model, pending, slot):  # type: ignore[no-untyped-def]
+    if (model_type := getattr(model, "instance_class", None)) in _LOOKS:
+        compiled = _LOOKS[model_type]
+        return lambda model, pending, slot: compiled(model, pending, slot)
+    return None
+
+
 @kernel
 def grow(pending: PendingBounds, group: int, factor: float) -> None:
     """A discounted pull has multiplied the determinant of a group's ``A_p^-1`` by ``factor``."""
@@ -154,6 +169,12 @@ def general_fits(model: Any, pending: PendingBounds, slot: int) -> bool:
     """Whether the ratio of the slot's group stays within ``1 + C``, and no earlier pull was too much for it."""
     level, group = pending.level, pending.place[GROUP, slot]
     return level[FULL, group] == 0.0 and level[RATIO, group] * (1.0 + pending.stats[WIDTH2, slot]) <= LIMIT
+
+
+@kernel
+def general_look(model: Any, pending: PendingBounds, slot: int) -> bool:
+    """Nothing is ever out of date."""
+    return False
 
 
 @kernel
@@ -213,6 +234,8 @@ def pick(pending: PendingBounds, among: Mask) -> int:
     """The slot to choose."""
     fill(pending.model, pending)
     slot = first_among(pending.stats[CAPPED], pending.stats[UNCAPPED], among)
+    while look_again(pending.model, pending, slot):
+        slot = first_among(pending.stats[CAPPED], pending.stats[UNCAPPED], among)
     return slot if fits(pending.model, pending, slot) else overflow(pending, among)
 
 
@@ -248,9 +271,10 @@ def register_model(
     discount: Callable[..., None],
     fits: Callable[..., bool] = general_fits,
     fill: Callable[..., None] = general_fill,
+    look_again: Callable[..., bool] = general_look,
 ) -> None:
     """Say which kernels serve a model type."""
-    _DISCOUNTS[model], _FITS[model], _FILLS[model] = discount, fits, fill
+    _DISCOUNTS[model], _FITS[model], _FILLS[model], _LOOKS[model] = discount, fits, fill, look_again
 
 
 class KeptBounds(NamedTuple):

@@ -1,0 +1,27 @@
+"""What a saved state of multi-scale CS-LB must obey beyond its layout: compiled code, which checks no index, trusts it."""
+
+from typing import Any
+
+import numpy as np
+
+from sketchbandits.policies.cslb.saved import check_numbers
+from sketchbandits.policies.multiscale.state import OUTSIDE, RAY
+from sketchbandits.snapshot import Saved, within
+
+
+def check_scales(saved: Saved, state: Any, n_arms: int) -> None:
+    """Rays, queue and batch name what exists."""
+    space, waiting = state.space[0], state.waiting
+    within(saved, "state.space[n_rays]", space["n_rays"], 0, state.rays.size)
+    within(saved, "state.stats[RAY]", state.stats[RAY], -1, state.rays.size - 1)
+    within(saved, "capacity for all arms", waiting.size - n_arms, 0, 2**62)
+    within(saved, "state.waiting[stamp]", waiting["stamp"][:n_arms], OUTSIDE, space["version"])
+    for name, length in (("queue", "in_queue"), ("batch", "in_batch")):
+        within(saved, f"state.space[{length}]", space[length], 0, waiting.size)
+        within(saved, f"state.waiting[{name}]", waiting[name][: space[length]], 0, n_arms - 1)
+    within(saved, "state.space[at]", space["at"], 0, space["in_batch"])
+    queued, left = np.sort(waiting["queue"][: space["in_queue"]]), waiting["batch"][space["at"] :]
+    if not np.array_equal(queued, np.flatnonzero(waiting["queued"])):
+        raise ValueError(f"path must hold a queue of the arms that are marked as queued, got another in {saved.path!r}")
+    within(saved, "state.waiting[n_batched]", waiting["n_batched"][left[: space["in_batch"] - space["at"]]], 1, 2**62)
+    check_numbers(saved, state, "rays", "space", "waiting", "features", "factor")
