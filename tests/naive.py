@@ -511,41 +511,66 @@ class NaiveMultiscale(Ridge):
     """Every arm's bound is the least of prior, direction, cluster and space; every one but the space's from all data.
 
     The space's fit is that of the rewards up to some round. It is made arm by arm, where `budget` allows, and begun
-    anew when clusters have learned enough: det V has grown by 1/16 in all, the sum of D - 1 over their steps. Of the
-    published fit only an arm that is about to be played is asked. D^2 operations are an evaluation, D the dimension.
+    anew when it could have learned enough: the sum of ln(1 + w^2) over rewards, w the width of their arm in the fit as
+    it was last asked. Where the largest bound is played only the arm that is about to be played is asked; for a
+    random choice all are, as soon as a fit is published. D^2 operations are an evaluation, D the rank of all arms.
     """
 
     def __init__(
-        self, arms, *, sketch_size=16, ridge=None, radius="mixture", budget=2048, noise=1.0, theta_norm=1.0, **common
+        self,
+        arms,
+        *,
+        sketch_size=16,
+        ridge=None,
+        radius="mixture",
+        budget="auto",
+        noise=1.0,
+        theta_norm=1.0,
+        explore="randomised",
+        seed=0,
+        **common,
     ):
         super().__init__(arms, noise=noise, theta_norm=theta_norm, **common)
-        self.given_ridge, self.radius, self.budget = ridge, radius, float(budget)
+        self.given_ridge, self.radius, self.draws = ridge, radius, explore == "randomised"
+        self.key = np.random.default_rng(seed).integers(0, 2**64, size=2, dtype=np.uint64)
         self.labels = first_fit(self.arms, sketch_size)
-        self.K, self.rank = self.labels.max() + 1, min(sketch_size, self.d)
+        self.K = self.labels.max() + 1
         self.members = [np.flatnonzero(self.labels == c) for c in range(self.K)]
+        self.order = np.concatenate(self.members)
         self.rays = lines(self.arms)
         self.n_rays = self.rays.max() + 1
-        self.D = self.space_dimension()
+        self.D = 0 if budget == 0 else int(np.linalg.matrix_rank(self.arms, tol=1e-10 * self.norms.max()))
+        self.unit = max(noise / theta_norm, 1e-3 * self.L) ** 2
+        self.effective = self.effective_rank() if self.D else self.d
+        self.rank = min(sketch_size, self.d, self.effective)
+        self.budget = float(max(2048, 3 * self.D**2 + self.N * self.D // 2) if budget == "auto" else budget)
+        self.least_news = min(0.5, max(1 / 16, 0.01 * self.D)) if self.draws else 1 / 16
         self.counts, self.sums = np.zeros(self.N), np.zeros(self.N)
         self.bank, self.most, self.spent = 0.0, 16 * self.budget + 8 * self.D**2, 0.0
         self.news, self.history, self.frozen, self.rows_left = 0.0, [], 0, 0
         self.version, self.published = 0, 0  # how many fits were published, and how many rewards the last is from
-        self.space, self.stamps = np.full(self.N, np.inf), np.zeros(self.N, int)
+        self.space, self.stamps = np.full(self.N, np.inf), np.full(self.N, -1)
+        self.guess, self.width = np.zeros(self.N), np.zeros(self.N)
+        for arm in range(self.N):
+            self.ask(arm)
         self.choice = self.best()
 
-    def space_dimension(self):
-        """0: a fit of the whole space could not teach more than the arms' own rewards."""
-        if self.budget == 0:
-            return 0
-        rank = self.d if self.d < self.N else int(np.linalg.matrix_rank(self.arms, tol=1e-10 * self.norms.max()))
-        return rank if rank < self.N else 0
+    def effective_rank(self, rounds=10_000):
+        """r with r = sum of n e/(n e + r u): e the eigenvalues of X'X/N, u = (R/S)^2; at least 1, and 1 for zero arms."""
+        moments = np.linalg.eigvalsh(self.arms.T @ self.arms / self.N).clip(0)
+        low, high = 1.0, max(1.0, float(self.D))
+        for _ in range(200):
+            r = (low + high) / 2
+            more = np.sum(rounds * moments / (rounds * moments + r * self.unit)) > r
+            low, high = (r, high) if more else (low, r)
+        return high
 
     # ------------------------------------------------------------------------------------------------------- the scales
     def ridge_of(self, rank):
-        return self.given_ridge or rank * max(self.R / self.S, 1e-3 * self.L) ** 2
+        return self.given_ridge or rank * self.unit
 
-    def fit_bounds(self, counts, sums, groups, rank, share):
-        """x.theta + beta ||x||_{V^-1} of every arm, one ridge fit for each group of arms, from its own data."""
+    def fit(self, counts, sums, groups, rank, share):
+        """x.theta and beta ||x||_{V^-1} of every arm, one ridge fit for each group of arms, from its own data."""
         ridge, E = self.ridge_of(rank), groups.max() + 1
         own = groups == np.arange(E)[:, None]
         V = ridge * np.eye(self.d) + self.arms.T @ ((own * counts)[:, :, None] * self.arms)
@@ -557,39 +582,74 @@ class NaiveMultiscale(Ridge):
             beta = np.sqrt(squares) + np.sqrt(ridge) * self.S
         means = (self.arms * theta[groups]).sum(axis=1)
         widths2 = ((self.arms[:, None, :] @ inverse[groups])[:, 0, :] * self.arms).sum(axis=1)
-        return means + beta[groups] * np.sqrt(np.maximum(widths2, 0.0))
+        return means, beta[groups] * np.sqrt(np.maximum(widths2, 0.0))
 
-    def direction_bounds(self):
+    def direction(self):
         """A zero arm has no ray (-1: any will do), mean 0 and width 0."""
-        return self.fit_bounds(self.counts, self.sums, self.rays, 1, 0.9 * 0.9 * self.delta / (self.n_rays + 1))
+        share = 0.9 * 0.5 * self.delta / (self.n_rays + 1)
+        if self.radius != "mixture":
+            return self.fit(self.counts, self.sums, self.rays, 1, share)
+        means, widths = np.zeros(self.N), np.zeros(self.N)
+        for ray in range(self.n_rays):
+            own = np.flatnonzero(self.rays == ray)
+            first = own[np.argsort(self.labels[own], kind="stable")[0]]
+            lengths = self.arms[own] @ self.arms[first] / self.norms[first]
+            n, y = self.counts[own], self.sums[own]
+            information, rho = n @ lengths**2, self.given_ridge or 3.0 * self.norms[first] ** 2
+            widths[own] = np.inf
+            if information > 0:
+                spread = (information + rho) * (np.log(1 + information / rho) + 2 * np.log(1 / share))
+                means[own] = lengths * (lengths @ y) / information
+                widths[own] = np.abs(lengths) * self.R * np.sqrt(spread) / information
+        return means, widths
 
-    def cluster_bounds(self):
-        return self.fit_bounds(self.counts, self.sums, self.labels, self.rank, 0.9 * 0.09 * self.delta / (self.K + 1))
+    def cluster(self):
+        share = 0.9 * 0.1 * self.delta / (self.K + 1)
+        return self.fit(self.counts, self.sums, self.labels, self.rank, share)
 
-    def space_bounds(self):
-        """Of the published fit."""
+    def published_fit(self):
         counts, sums = np.zeros(self.N), np.zeros(self.N)
         for arm, reward in self.history[: self.published]:
             counts[arm] += 1
             sums[arm] += reward
-        return self.fit_bounds(counts, sums, np.zeros(self.N, int), self.D, 0.01 * self.delta)
+        return self.fit(counts, sums, np.zeros(self.N, int), self.effective, 0.9 * 0.4 * self.delta)
+
+    def published_beta(self):
+        means, widths = self.published_fit()
+        counts = np.bincount([arm for arm, _ in self.history[: self.published]], minlength=self.N)
+        V = self.ridge_of(self.effective) * np.eye(self.d) + self.arms.T @ (counts[:, None] * self.arms)
+        return widths.max() / norms_under(self.arms, np.linalg.inv(V))[widths.argmax()]
+
+    def ask(self, arm):
+        if self.D == 0:
+            return
+        means, widths = self.published_fit()
+        self.guess[arm], self.width[arm] = means[arm], widths[arm] / self.published_beta()
+        self.space[arm] = min(self.space[arm], means[arm] + widths[arm])
+        self.stamps[arm] = self.version
 
     def scales(self):
+        direct, cluster = self.direction(), self.cluster()
         return {
             "prior": self.S * self.norms,
-            "direction": self.direction_bounds(),
-            "cluster": self.cluster_bounds(),
+            "direction": direct[0] + direct[1],
+            "cluster": cluster[0] + cluster[1],
             "space": self.space,
         }
 
     def bounds(self):
         return np.min(list(self.scales().values()), axis=0)
 
+    def lower_bounds(self):
+        fits = [self.direction(), self.cluster()]
+        if self.D > 0:
+            fits.append((self.guess, self.published_beta() * self.width))
+        return np.max([-self.S * self.norms, *(mean - width for mean, width in fits)], axis=0)
+
     # -------------------------------------------------------------------------------------------------------- the round
     def update(self, arm, reward):
-        of = self.members[self.labels[arm]]
-        V = self.ridge_of(self.rank) * np.eye(self.d) + self.arms[of].T @ np.diag(self.counts[of]) @ self.arms[of]
-        self.news += self.arms[arm] @ np.linalg.inv(V) @ self.arms[arm]
+        if self.D > 0:
+            self.news += np.log(1 + self.width[arm] ** 2)
         self.counts[arm] += 1
         self.sums[arm] += reward
         self.history.append((arm, reward))
@@ -606,7 +666,7 @@ class NaiveMultiscale(Ridge):
         while self.bank >= 3 * self.D**2:
             if self.rows_left == 0:
                 waiting = self.history[self.frozen :]
-                if not waiting or self.news < 1 / 16:
+                if not waiting or self.news < self.least_news:
                     return
                 self.frozen, self.news = len(self.history), 0.0
                 self.rows_left = len({arm for arm, _ in waiting})
@@ -615,20 +675,26 @@ class NaiveMultiscale(Ridge):
             if self.rows_left == 0:
                 self.pay(1.5 * self.D**2)
                 self.version, self.published = self.version + 1, self.frozen
+                if self.draws:
+                    self.pay(0.5 * self.D**2 * self.N)
+                    for arm in range(self.N):
+                        self.ask(arm)
 
     def best(self):
+        if not self.draws:
+            return self.best_by_bound()
+        return self.drawn(np.ones(self.N, bool), 0)
+
+    def best_by_bound(self):
         """The arm that leads, asked for its space bound as long as that is from an older fit and can be paid."""
-        direct, cluster = self.direction_bounds(), self.cluster_bounds()
-        fresh = None
         while True:
-            uncapped = np.minimum(np.minimum(direct, cluster), self.space)
+            uncapped = np.min([self.scales()[name] for name in ("direction", "cluster", "space")], axis=0)
             arm = self.leader(np.minimum(uncapped, self.S * self.norms), uncapped)
             cost = self.D**2 + len(self.members[self.labels[arm]]) + self.K
             if self.D == 0 or self.stamps[arm] == self.version or self.bank < cost:
                 return arm
             self.pay(cost)
-            fresh = self.space_bounds() if fresh is None else fresh
-            self.space[arm], self.stamps[arm] = fresh[arm], self.version
+            self.ask(arm)
 
     def leader(self, capped, uncapped):
         """In each cluster, then among clusters: the largest bound, then the largest without cap, then the first."""
@@ -636,8 +702,35 @@ class NaiveMultiscale(Ridge):
         c = ordered_argmax([capped[of].max() for of in self.members], uncapped[heads])
         return int(heads[c])
 
+    def drawn(self, allowed, index):
+        """The best of some arms under a random radius, unless it may cost more than 20 times its own uncertainty."""
+        guess, width = self.guess, self.width
+        if self.D == 0:  # nothing knows all arms: their clusters' estimates
+            guess, width = self.cluster()
+        radius = 1.25 * self.R * abs(keyed_normal(self.key, len(self.history) + (index << 40)))
+        radius = min(radius, self.published_beta() if self.D else 1.0)
+        bounds = np.where(allowed, self.bounds(), -np.inf)
+        values = guess + radius * width
+        capped = np.minimum(values, bounds)
+        arm = int(self.order[ordered_argmax(capped[self.order], values[self.order])])
+        lower = self.lower_bounds()[arm]
+        if bounds.max() - lower <= 20 * (bounds[arm] - lower):
+            return arm
+        if allowed.all():
+            return self.best_by_bound()
+        uncapped = np.min([self.scales()[name] for name in ("direction", "cluster", "space")], axis=0)
+        return int(self.order[ordered_argmax(bounds[self.order], uncapped[self.order])])
+
     def select(self) -> int:
         return self.choice
+
+
+def keyed_normal(key, round_):
+    """The first standard normal of a Philox stream, by Box and Muller."""
+    counter = ((round_ << 64) - 1) % 2**256  # NumPy counts before it draws
+    words = np.random.Philox(counter=counter, key=int(key[0]) + (int(key[1]) << 64)).random_raw(2)
+    uniform, angle = ((int(words[0]) >> 11) + 1) * 2.0**-53, 2 * np.pi * (int(words[1]) >> 11) * 2.0**-53
+    return np.sqrt(-2 * np.log(uniform)) * np.cos(angle)
 
 
 def lines(arms, tol=RANK_TOL):

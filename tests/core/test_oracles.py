@@ -132,12 +132,7 @@ def test_multiscale_estimates_are_those_of_the_narrower_scale(radius, arms):
     X = ARMS[arms]()
     options = {"sketch_size": 4, "radius": radius, "budget": 0, **COMMON}
     fast, slow = learned(MultiscaleCSLB(X, **options), naive.NaiveMultiscale(X, **options), X)
-    fits = [
-        (slow.rays, 1, 0.81 * slow.delta / (slow.n_rays + 1)),
-        (slow.labels, slow.rank, 0.081 * slow.delta / (slow.K + 1)),
-    ]
-    upper, lower = (np.array([s * slow.fit_bounds(slow.counts, s * slow.sums, *fit) for fit in fits]) for s in (1, -1))
-    means, widths = (upper + lower) / 2, (upper - lower) / 2
+    means, widths = np.stack([slow.direction(), slow.cluster()], axis=1)
     expected = np.where(widths[0] <= widths[1], *means)
     np.testing.assert_allclose(fast.estimates(), np.minimum(expected, slow.bounds()), rtol=1e-9, atol=1e-9)
     assert (widths[0] < widths[1]).any() and (widths[1] < widths[0]).any(), "both scales must have their turn"

@@ -1,6 +1,6 @@
 """Random choices in multi-scale CS-LB: a random share of the radius, within what the bounds allow.
 
-    z_t = min(beta, 1.5 R |N(0, 1)|) ,   x_t = argmax_x min(U(x), x.theta + z_t ||x||_{V^-1})   (the space's fit)
+    z_t = min(beta, 1.25 R |N(0, 1)|) ,   x_t = argmax_x min(U(x), x.theta + z_t ||x||_{V^-1})   (the space's fit)
 
 where ``U(x)`` is the least bound of all scales and ``L(x)`` the largest lower one. The arm is played if
 
@@ -39,7 +39,7 @@ from sketchbandits.policies.pending.rule import Mask, draw_round
 from sketchbandits.policies.rounds import MEAN, WIDTH2
 
 # Both were chosen on arm sets that are not reported.
-BOLDNESS = 1.5  # the scale of the draws, in units of the noise
+BOLDNESS = 1.25  # the scale of the draws, in units of the noise
 CAUTION = 20.0  # how many times its own uncertainty the regret of a drawn arm may be
 
 
