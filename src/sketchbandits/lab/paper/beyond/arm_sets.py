@@ -19,7 +19,7 @@ from sketchbandits.policies.multiscale.policy import SKETCH_SIZE
 
 LARGEST = 32_000
 MODEL = paper.model(SKETCH_SIZE)  # one l for all that have clusters: multi-scale and CS-LB on the same partition
-SHORTER = 10  # a run among available arms is played in Python, one decision at a time, and has a tenth of the rounds
+SHORTER = 20  # runs among available arms are played in Python, one decision at a time, and are so much shorter
 
 Options = dict[str, Any]
 Drawn = tuple[str, Options]  # a generator and its parameters
