@@ -10,6 +10,7 @@ from conftest import rounds
 from sketchbandits.lab.experiments.changing_scenes import AvailableScene, LivingScene
 from sketchbandits.lab.experiments.scenes import Scene
 from sketchbandits.lab.experiments.tasks import Outcome
+from sketchbandits.lab.paper.beyond import figures
 from sketchbandits.lab.paper.beyond import plan as plans
 from sketchbandits.lab.paper.beyond.arm_sets import (
     AVAILABLE,
@@ -162,7 +163,8 @@ def small(monkeypatch):
     """One set of fixed arms, three runs, regrets as the test says."""
     options = (("n_arms", 1000), ("dim", 6), ("group_size", 1))
     monkeypatch.setattr(plans, "arm_sets", lambda seed: [ArmSet("rays", Scene("rays 1", MODEL, "correlated", options))])
-    monkeypatch.setattr(plans, "FRONTIER", {"(4)": (12, 6, 3, 2)})
+    for module in (plans, figures):
+        monkeypatch.setattr(module, "FRONTIER", {"(4)": (12, 6, 3, 2)})
     return BeyondPlan(rounds=200, runs=3, seed=5)
 
 

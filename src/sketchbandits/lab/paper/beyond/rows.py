@@ -77,7 +77,10 @@ def _reach(regret: Experiment, place: tuple[str, str], policy: PolicySpec, part:
     rivals = {str(rival): values[str(rival)] for rival in GUARANTEED if str(rival) in values}
     own, means = values[str(policy)], {name: float(each.mean()) for name, each in values.items()}
     best = min(rivals, key=lambda name: means[name])
-    sampling = _ratio(means[str(policy)], means.get(str(SAMPLING), np.nan))
+    sampling = np.nan
+    if str(SAMPLING) in values:  # on the runs that both have
+        theirs = values[str(SAMPLING)]
+        sampling = _ratio(own[: theirs.size].mean(), theirs.mean())
     return Reach(rounds, means, best, _ratio(own.mean(), means[best]), upper_end(own, list(rivals.values())), sampling)
 
 
