@@ -131,14 +131,14 @@ def test_every_set_is_played_by_all_that_can():
         timed = each.is_fixed and each.options["n_arms"] >= 1000
         assert ((*place, str(FAIR)) in plan.experiments["time"]) is timed
     ablated = {key[0] for key in plan.experiments["ablation"]}
-    assert ablated == {f"{family} 1" for family in FAMILIES if family not in (LIVING, AVAILABLE)}
+    assert ablated == {f"{family} #1" for family in FAMILIES if family not in (LIVING, AVAILABLE)}
     assert len(BeyondPlan(seed=3, sets=1).arm_sets) == len(FAMILIES)
 
 
 def test_what_was_played_for_the_table_is_not_played_again_for_the_ablation():
     plan = BeyondPlan(seed=3)
     tasks = plan.tasks()
-    own = [task for task in tasks if task.policy == OURS and task.scene.name == "rays 1" and not task.timed]
+    own = [task for task in tasks if task.policy == OURS and task.scene.name == "rays #1" and not task.timed]
     assert len(own) == 10 + 5 and len(set(own)) == 10
 
 
@@ -151,7 +151,7 @@ def test_the_default_seed_is_new_and_bad_values_are_refused():
 # --- what it came to ---
 
 
-def made_row(ratio, upper=1.0, *, sampling=0.5, times=math.nan, scene="rays 1"):
+def made_row(ratio, upper=1.0, *, sampling=0.5, times=math.nan, scene="rays #1"):
     reaches = tuple(
         Reach(rounds, {str(OURS): ratio, str(FAIR): 1.0}, str(FAIR), ratio, upper, sampling) for rounds in (50, 200)
     )
@@ -162,7 +162,9 @@ def made_row(ratio, upper=1.0, *, sampling=0.5, times=math.nan, scene="rays 1"):
 def small(monkeypatch):
     """One set of fixed arms, three runs, regrets as the test says."""
     options = (("n_arms", 1000), ("dim", 6), ("group_size", 1))
-    monkeypatch.setattr(plans, "arm_sets", lambda seed: [ArmSet("rays", Scene("rays 1", MODEL, "correlated", options))])
+    monkeypatch.setattr(
+        plans, "arm_sets", lambda seed: [ArmSet("rays", Scene("rays #1", MODEL, "correlated", options))]
+    )
     for module in (plans, figures):
         monkeypatch.setattr(module, "FRONTIER", {"(4)": (12, 6, 3, 2)})
     return BeyondPlan(rounds=200, runs=3, seed=5)
@@ -205,7 +207,7 @@ def test_a_resample_has_its_own_best_rival():
 
 
 def test_targets_are_geometric_means_and_largest_values_at_both_horizons():
-    rows = [made_row(0.25, 0.5, times=0.4), made_row(1.0, 1.3, sampling=2.0, scene="rays 2")]
+    rows = [made_row(0.25, 0.5, times=0.4), made_row(1.0, 1.3, sampling=2.0, scene="rays #2")]
     found = {(i, target.name): target for i, target in enumerate(targets(rows))}
     values = [target.value for target in found.values()]
     assert values == pytest.approx([0.5, 1.0, 1.3, 1.0, 2.0] * 2 + [0.4])
@@ -236,9 +238,9 @@ def test_living_pairs_are_the_same_arms():
 
 def test_it_plays_and_draws(monkeypatch, small):
     options = (("n_arms", 30), ("dim", 6), ("decay", 0.0))
-    scene = Scene("arms come and go 1", MODEL, "heavy-tailed", options, "unit", "isotropic")
+    scene = Scene("arms come and go #1", MODEL, "heavy-tailed", options, "unit", "isotropic")
     sets = [*small.arm_sets, ArmSet(LIVING, LivingScene(scene, 4, 3, leaving=0.1))]
-    other = dataclasses.replace(scene, name="some available 1")
+    other = dataclasses.replace(scene, name="some available #1")
     sets.append(ArmSet(AVAILABLE, AvailableScene(other, 0.5, hidden=3, hidden_share=0.1)))
     monkeypatch.setattr(plans, "arm_sets", lambda seed: sets)
     monkeypatch.setattr(plans, "_gaussian", lambda name, n_arms, dim: Scene(name, MODEL, *scene_of(n_arms)))
@@ -248,7 +250,7 @@ def test_it_plays_and_draws(monkeypatch, small):
     assert len(found) == 3 and all(value >= 0.0 for row in found for value in row.reaches[1].regrets.values())
     assert [players(each, plan.policies) == list(plan.policies) for each in sets] == [True, False, True]
     page = markdown(played, plan.arm_sets)
-    assert page.count("\n| arms come and go 1 |") == 1 and "OFUL, fair" in page and "E1: 15 arms" in page
+    assert page.count("\n| arms come and go #1 |") == 1 and "OFUL, fair" in page and "E1: 15 arms" in page
     assert len(living(played)) == 3 * len(VARIANTS)
     names = {text.get_text() for ax in frontier_figure(played).axes for text in ax.texts}
     assert {PolicySpec.parse(key[2]).label for key in played["frontier"]} == names

@@ -165,7 +165,7 @@ def arm_sets(seed: int) -> list[ArmSet]:
             given = tuple((name, value) for name, value in options.items() if value is not None)
             parameter = "uniform" if generator == "correlated" else "isotropic"
             normalize = NORMALIZATIONS[k % len(NORMALIZATIONS)]
-            scene = Scene(f"{family} {k + 1}", MODEL, generator, given, normalize, parameter)
+            scene = Scene(f"{family} #{k + 1}", MODEL, generator, given, normalize, parameter)
             found.append(ArmSet(family, _around(family, scene, rng, k)))
     return found
 

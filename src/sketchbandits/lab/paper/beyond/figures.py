@@ -24,9 +24,10 @@ def ratio_figure(rows: Sequence[Row]) -> "Figure":
     with drawing.style():
         figure = Figure(figsize=(8.5, 1.4 + 0.32 * len(families)), layout="constrained")
         ax = figure.subplots()
-        for limit, label in ((MOST_MEAN, "geometric mean"), (MOST_RATIO, "largest")):
+        for limit, label, side in ((MOST_MEAN, "mean at most", "right"), (MOST_RATIO, "each at most", "left")):
             ax.axvline(limit, color=palette.GREY, linestyle="--", linewidth=1)
-            ax.annotate(label, (limit, -0.6), ha="center", va="bottom", fontsize=drawing.SMALL, color=palette.GREY)
+            style = {"fontsize": drawing.SMALL, "color": palette.GREY, "va": "bottom", "ha": side}
+            ax.annotate(f" {label} {limit:g} ", (limit, -0.5), **style)
         for normalize in NORMALIZATIONS:
             own = [row for row in rows if row.normalize == normalize]
             x, y = [row.reaches[-1].ratio for row in own], [families.index(row.family) for row in own]
