@@ -45,7 +45,7 @@ from sketchbandits.lab.paper.beyond.rows import (
     targets,
     upper_end,
 )
-from sketchbandits.lab.paper.beyond.tables import markdown
+from sketchbandits.lab.paper.beyond.tables import all_regrets, markdown
 from sketchbandits.policies import CSLB, OFUL, UCB1, MultiscaleCSLB
 from sketchbandits.policies.registry import PolicySpec
 
@@ -251,6 +251,8 @@ def test_it_plays_and_draws(monkeypatch, small):
     assert [players(each, plan.policies) == list(plan.policies) for each in sets] == [True, False, True]
     page = markdown(played, plan.arm_sets)
     assert page.count("\n| arms come and go #1 |") == 1 and "OFUL, fair" in page and "E1: 15 arms" in page
+    every = all_regrets(found)
+    assert every.count("\n") == 2 + 2 * 3 and every.count(" - |") == 2 * 2 and "UCB1 |" in every
     assert len(living(played)) == 3 * len(VARIANTS)
     names = {text.get_text() for ax in frontier_figure(played).axes for text in ax.texts}
     assert {PolicySpec.parse(key[2]).label for key in played["frontier"]} == names

@@ -9,7 +9,7 @@ from sketchbandits.lab import outputs
 from sketchbandits.lab.paper.beyond.figures import frontier_figure, ratio_figure
 from sketchbandits.lab.paper.beyond.plan import BeyondPlan
 from sketchbandits.lab.paper.beyond.rows import table
-from sketchbandits.lab.paper.beyond.tables import markdown
+from sketchbandits.lab.paper.beyond.tables import all_regrets, markdown
 
 DEFAULTS = BeyondPlan()
 
@@ -33,7 +33,7 @@ def command(
         plan = BeyondPlan(rounds=whole(rounds), runs=whole(runs), seed=whole(seed), sets=most)
     with played(plan, out, jobs) as (folder, study):
         rows = table(study, plan.arm_sets)
-        files = {"table.md": markdown(study, plan.arm_sets).encode()}
+        files = {"table.md": markdown(study, plan.arm_sets).encode(), "regrets.md": all_regrets(rows).encode()}
         files |= outputs.render({"ratios": ratio_figure(rows), "frontier": frontier_figure(study)})
         outputs.write_together(folder, files)
     beyond_table(rows)

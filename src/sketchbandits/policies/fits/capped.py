@@ -68,19 +68,23 @@ def choose(state: CappedState) -> int:
 
 @kernel
 def first_capped(values: Floats, cap: Floats) -> int:
-    """The first place by (capped value, value, lowest place)."""
+    """The first place by (capped value, value, lowest place); comparisons, which are faster here than min and max."""
     top = uncapped = -np.inf
     for i in range(values.size):
-        top = max(top, min(values[i], cap[i]))
-    threshold = tie_threshold(top)
+        value = values[i] if values[i] < cap[i] else cap[i]
+        if value > top:
+            top = value
+    threshold, first = tie_threshold(top), -1
     for i in range(values.size):
-        if min(values[i], cap[i]) >= threshold:
-            uncapped = max(uncapped, values[i])
+        if values[i] >= threshold and cap[i] >= threshold and values[i] > uncapped:
+            uncapped = values[i]
+            if first < 0:
+                first = i
     least = tie_threshold(uncapped)
-    for i in range(values.size):
-        if values[i] >= least and min(values[i], cap[i]) >= threshold:
+    for i in range(max(first, 0), values.size):
+        if values[i] >= least and cap[i] >= threshold:
             return i
-    return 0
+    return max(first, 0)
 
 
 register(CappedState, absorb=absorb, choose=choose, refit=refit, settled=settled)

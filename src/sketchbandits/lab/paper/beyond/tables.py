@@ -6,7 +6,7 @@ import numpy as np
 
 from sketchbandits.lab.experiments.study import Study
 from sketchbandits.lab.paper.beyond.arm_sets import ArmSet
-from sketchbandits.lab.paper.beyond.plan import FAIR, OURS, VARIANTS
+from sketchbandits.lab.paper.beyond.plan import FAIR, GUARANTEED, OTHERS, OURS, VARIANTS
 from sketchbandits.lab.paper.beyond.rows import Row, ablation, living, sentence, table
 from sketchbandits.policies.registry import PolicySpec
 
@@ -45,6 +45,17 @@ def _main(rows: Sequence[Row]) -> list[str]:
         cells += [number(row.reaches[-1].sampling), number(row.times)]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
+
+
+def all_regrets(rows: Sequence[Row]) -> str:
+    """Every policy's mean regret on every set, at all horizons; those without a guarantee are the last ones."""
+    names = [str(policy) for policy in (*VARIANTS, *GUARANTEED, *OTHERS)]
+    lines = ["| set | norm | rounds | " + " | ".join(map(short, names)) + " |", "|---|---|---:|" + "---:|" * len(names)]
+    for row in rows:
+        for at in row.reaches:
+            cells = [f"{at.regrets[name]:,.0f}" if name in at.regrets else "-" for name in names]
+            lines.append(f"| {row.scene} | {row.normalize} | {at.rounds:,} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def number(value: float) -> str:
