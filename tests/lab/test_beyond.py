@@ -239,7 +239,8 @@ def test_living_pairs_are_the_same_arms():
 def test_it_plays_and_draws(monkeypatch, small):
     options = (("n_arms", 30), ("dim", 6), ("decay", 0.0))
     scene = Scene("arms come and go #1", MODEL, "heavy-tailed", options, "unit", "isotropic")
-    sets = [*small.arm_sets, ArmSet(LIVING, LivingScene(scene, 4, 3, leaving=0.1))]
+    rays = Scene("rays #1", MODEL, "correlated", (("n_arms", 40), ("dim", 6), ("group_size", 2)))
+    sets = [ArmSet("rays", rays), ArmSet(LIVING, LivingScene(scene, 4, 3, leaving=0.1))]
     other = dataclasses.replace(scene, name="some available #1")
     sets.append(ArmSet(AVAILABLE, AvailableScene(other, 0.5, hidden=3, hidden_share=0.1)))
     monkeypatch.setattr(plans, "arm_sets", lambda seed: sets)
@@ -261,5 +262,5 @@ def test_it_plays_and_draws(monkeypatch, small):
 
 
 def scene_of(n_arms):
-    """The rest of a scene of a living pair: as many arms as it begins with and a few more, in few dimensions."""
-    return "heavy-tailed", (("n_arms", min(n_arms, 500)), ("dim", 4), ("decay", 0.0)), "max", "isotropic"
+    """The rest of a scene of a living pair, with fewer arms and dimensions."""
+    return "heavy-tailed", (("n_arms", min(n_arms, 30)), ("dim", 4), ("decay", 0.0)), "max", "isotropic"
