@@ -26,7 +26,7 @@ def ratio_figure(rows: Sequence[Row]) -> "Figure":
         ax = figure.subplots()
         for limit, label, side in ((MOST_MEAN, "mean at most", "right"), (MOST_RATIO, "each at most", "left")):
             ax.axvline(limit, color=palette.GREY, linestyle="--", linewidth=1)
-            style = {"fontsize": drawing.SMALL, "color": palette.GREY, "va": "bottom", "ha": side}
+            style: dict[str, Any] = {"fontsize": drawing.SMALL, "color": palette.GREY, "va": "bottom", "ha": side}
             ax.annotate(f" {label} {limit:g} ", (limit, -0.5), **style)
         for normalize in NORMALIZATIONS:
             own = [row for row in rows if row.normalize == normalize]
