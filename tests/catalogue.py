@@ -29,6 +29,7 @@ POLICIES = {
     "oful": lambda arms: OFUL(arms),
     "oful-logdet": lambda arms: OFUL(arms, radius="logdet", ridge=0.5),
     "oful-rare": lambda arms: OFUL(arms, switching=0.6),
+    "oful-capped": lambda arms: OFUL(arms, radius="mixture", ridge=None, cap=True),
     "linucb": lambda arms: LinUCB(arms, alpha=0.7),
     "lints": lambda arms: LinTS(arms, seed=3),
     "lints-free": lambda arms: LinTS(arms, seed=3, scale=0.4),
@@ -48,6 +49,7 @@ POLICIES = {
 CONTEXTUAL = {
     "oful": lambda dim: OFUL.contextual(dim=dim),
     "oful-logdet": lambda dim: OFUL.contextual(dim=dim, radius="logdet", ridge=0.5),
+    "oful-mixture": lambda dim: OFUL.contextual(dim=dim, radius="mixture"),
     "linucb": lambda dim: LinUCB.contextual(dim=dim, alpha=0.7),
     "lints": lambda dim: LinTS.contextual(dim=dim, seed=3),
     "lints-free": lambda dim: LinTS.contextual(dim=dim, scale=0.3, seed=3),

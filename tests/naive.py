@@ -274,12 +274,26 @@ class UCB1(Ridge):
         return np.where(self.counts > 0, finite, np.inf)
 
 
-class OFUL(Ridge):
-    """Ridge optimism with the self-normalised radius; switching=C keeps a choice until det V has grown by 1 + C."""
+def effective_ridge(arms, ratio, planned=10_000.0):
+    """The ridge with ``ridge = ratio^2 sum_i n lam_i/(n lam_i + ridge)``, the sum at least 1, by plain iteration."""
+    moments = np.linalg.svd(arms, compute_uv=False) ** 2 / len(arms)
+    ridge = ratio**2
+    for _ in range(10_000):
+        ridge = ratio**2 * max(1.0, (planned * moments / (planned * moments + ridge)).sum())
+    return ridge
 
-    def __init__(self, arms, *, radius="closed", switching=None, **common):
+
+class OFUL(Ridge):
+    """Ridge optimism with the self-normalised radius; switching=C keeps a choice until det V has grown by 1 + C.
+
+    ridge=None is the one that suits the arms; cap=True caps bounds at S ||x||, ties by the bound without the cap.
+    """
+
+    def __init__(self, arms, *, radius="closed", switching=None, cap=False, **common):
         super().__init__(arms, **common)
+        self.lam = effective_ridge(self.arms, self.R / self.S) if self.lam is None else self.lam
         self.radius, self.switching = radius, switching
+        self.cap = self.S * self.norms if cap else np.full(self.N, np.inf)
         self.switched_at = self.logdet()
         self.choice = tied_argmax(self.bounds())
 
@@ -292,10 +306,15 @@ class OFUL(Ridge):
             q = self.d * np.log(1 + self.n * self.L**2 / (self.lam * self.d))
         else:
             q = self.logdet()
+        if self.radius == "mixture":
+            return np.sqrt(self.R**2 * (q + 2 * np.log(1 / delta)) + self.lam * self.S**2)
         return self.R * np.sqrt(q + 2 * np.log(1 / delta)) + np.sqrt(self.lam) * self.S
 
     def radius_value(self):
         return self.radius_at(self.delta)
+
+    def bounds(self):
+        return np.minimum(super().bounds(), self.cap)
 
     def update(self, arm, reward):
         super().update(arm, reward)
@@ -304,7 +323,7 @@ class OFUL(Ridge):
             self.choice = tied_argmax(self.bounds())
 
     def select(self) -> int:
-        return super().select() if self.switching is None else self.choice
+        return ordered_argmax(self.bounds(), super().bounds()) if self.switching is None else self.choice
 
 
 class LinUCB(Ridge):
@@ -759,7 +778,7 @@ def pending_select(policy, pending, allowed=None, C=1.0) -> int:
     else:
         groups = [(np.arange(policy.N), policy.V(), policy.radius_value())]
     capped = isinstance(policy, CSLB) and policy.radius != "paper"
-    cap = policy.S * policy.norms if capped else np.full(policy.N, np.inf)
+    cap = policy.S * policy.norms if capped else getattr(policy, "cap", np.full(policy.N, np.inf))
     group_of, limit = {arm: g for g, (members, *_) in enumerate(groups) for arm in members}, (1 + C) * (1 + TIE)
     V, full = [V for _, V, _ in groups], [False] * len(groups)
 

@@ -103,6 +103,7 @@ def variants(policy: Callable[..., Policy]) -> list[dict[str, Any]]:
         "engine": ("sketch",),
         "scan": ("shortlist",),
         "switching": (0.5,),
+        "cap": (True,),
         "exploration": ("ts",) if "scale" in known else (),
         "shrink": ("every-round",),
         "compensated": (True,),

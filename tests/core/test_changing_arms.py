@@ -14,6 +14,7 @@ MAKERS = {
     "oful": lambda arms: OFUL(arms, arm_norm=1.0),
     "oful-logdet": lambda arms: OFUL(arms, radius="logdet", ridge=0.4),
     "oful-rare": lambda arms: OFUL(arms, switching=0.5, arm_norm=1.0),
+    "oful-capped": lambda arms: OFUL(arms, radius="mixture", cap=True, theta_norm=0.5),
     "oful-function": lambda arms: OFUL(arms, radius=lambda n, logdet: 1.0 + 0.1 * logdet),
     "linucb": lambda arms: LinUCB(arms, alpha=0.7),
     "ucb1": lambda arms: UCB1(arms),

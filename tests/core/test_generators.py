@@ -12,13 +12,20 @@ from numpy.typing import NDArray
 
 from sketchbandits.environments import (
     correlated_arms,
+    duplicated_arms,
+    embedding_like_arms,
     heavy_tailed_arms,
+    low_rank_arms,
+    one_hot_arms,
     subspace_arms,
     truncated_gaussian,
     uniform_parameter,
 )
 
 GENERATORS: dict[str, Callable[..., NDArray[np.float64]]] = {
+    "low-rank": lambda **options: low_rank_arms(n_arms=23, dim=7, rank=3, noise=0.1, **options),
+    "duplicated": lambda **options: duplicated_arms(n_arms=23, dim=7, n_centres=5, **options),
+    "embedding-like": lambda **options: embedding_like_arms(n_arms=23, dim=7, **options),
     "correlated": lambda **options: correlated_arms(n_arms=23, dim=7, **options),
     "grouped": lambda **options: correlated_arms(n_arms=23, dim=7, group_size=4, **options),
     "heavy-tailed": lambda **options: heavy_tailed_arms(n_arms=23, dim=7, **options),
@@ -279,3 +286,59 @@ def test_noise_refuses_and_leaves_the_generator_alone(options: dict[str, Any], m
     with pytest.raises(ValueError, match=message):
         truncated_gaussian(**{"generator": generator, "size": 4, **options})
     assert generator.random() == rng().random()
+
+
+# --- low rank, near-duplicates, embeddings, categories --------------------------------------------------------------
+
+
+def test_low_rank_arms_have_the_rank_asked_for_and_noise_of_its_share() -> None:
+    exact = low_rank_arms(n_arms=400, dim=12, rank=3, seed=2)
+    assert np.linalg.matrix_rank(exact) == 3
+    near = low_rank_arms(n_arms=400, dim=12, rank=3, noise=0.05, seed=2)
+    assert np.linalg.matrix_rank(near) == 12
+    basis = np.linalg.svd(exact, full_matrices=False)[2][:3]
+    outside = near - near @ basis.T @ basis  # three of twelve directions of the noise are inside
+    share = np.sqrt((outside**2).sum() / (near**2).sum())
+    assert share == pytest.approx(0.05 * np.sqrt(9 / 12), rel=0.05)
+    assert np.linalg.matrix_rank(low_rank_arms(n_arms=30, dim=4, rank=4, seed=1)) == 4
+    with pytest.raises(ValueError, match="rank must be a whole number from 1 to 4, got 5"):
+        low_rank_arms(n_arms=30, dim=4, rank=5)
+
+
+def test_duplicated_arms_lie_around_their_centres() -> None:
+    exact = duplicated_arms(n_arms=23, dim=7, n_centres=5, spread=0.0, seed=3)
+    assert len(np.unique(exact.round(12), axis=0)) == 5
+    np.testing.assert_array_equal(exact[:18], exact[5:])
+    unit = duplicated_arms(n_arms=2000, dim=30, n_centres=4, spread=0.02, normalize="unit", seed=3)
+    centres = np.stack([unit[k::4].mean(axis=0) for k in range(4)])
+    distances = norms(unit - centres[np.arange(2000) % 4])
+    assert np.sqrt((distances**2).mean()) == pytest.approx(0.02, rel=0.05)
+    with pytest.raises(ValueError, match="n_centres must be a whole number from 1 to 3, got 4"):
+        duplicated_arms(n_arms=3, dim=7, n_centres=4)
+
+
+def test_embedding_like_arms_have_a_mean_a_decaying_spectrum_and_norms_of_many_sizes() -> None:
+    arms = embedding_like_arms(n_arms=4000, dim=10, decay=2.0, mean=2.0, norm_spread=0.0, seed=5)
+    centre = arms.mean(axis=0)
+    own = np.linalg.svd(arms - centre, compute_uv=False) ** 2
+    np.testing.assert_allclose(
+        own / own.sum(), 1 / np.arange(1, 11) ** 2.0 / (1 / np.arange(1, 11) ** 2.0).sum(), rtol=0.1
+    )
+    assert norms(centre[None])[0] / np.sqrt(own.sum() / 4000) == pytest.approx(2.0, rel=0.03)
+    spread = np.log(norms(embedding_like_arms(n_arms=4000, dim=10, mean=30.0, norm_spread=0.4, seed=5)))
+    assert spread.std() == pytest.approx(0.4, rel=0.05)
+
+
+def test_one_hot_arms_have_one_category_in_each_field() -> None:
+    arms = one_hot_arms(n_arms=2000, dim=11, n_fields=3, seed=6)
+    ones = arms > 0
+    assert np.allclose(arms[ones], 1 / np.sqrt(3))
+    for first, last in ((0, 4), (4, 8), (8, 11)):
+        assert (ones[:, first:last].sum(axis=1) == 1).all()
+        counts = ones[:, first:last].sum(axis=0)
+        assert (abs(counts - 2000 / (last - first)) < 5 * np.sqrt(2000 / (last - first))).all()
+    np.testing.assert_allclose(
+        arms, one_hot_arms(n_arms=2000, dim=11, n_fields=3, normalize="unit", seed=6), atol=1e-14
+    )
+    with pytest.raises(ValueError, match="n_fields must be a whole number from 1 to 2, got 3"):
+        one_hot_arms(n_arms=5, dim=2, n_fields=3)

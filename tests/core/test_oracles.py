@@ -49,6 +49,11 @@ def projected(X):
     return fast, naive.CBRAP(X, projection=fast.projection, alpha=0.7, **COMMON)
 
 
+def fair_oful(X):
+    options = {**COMMON, "radius": "mixture", "ridge": None, "cap": True}
+    return OFUL(X, **options), naive.OFUL(X, **options)
+
+
 PAIRS = {
     "ucb1": lambda X: (UCB1(X, noise=0.7), naive.UCB1(X, **COMMON)),
     "ucb1-wide": lambda X: (UCB1(X, noise=0.7, exploration=8.0), naive.UCB1(X, c=8.0, **COMMON)),
@@ -56,6 +61,9 @@ PAIRS = {
     "oful-logdet": sketched(OFUL, naive.OFUL, radius="logdet"),
     "oful-rare": sketched(OFUL, naive.OFUL, switching=0.6),
     "oful-rare-logdet": sketched(OFUL, naive.OFUL, switching=0.35, radius="logdet"),
+    "oful-mixture": sketched(OFUL, naive.OFUL, radius="mixture"),
+    "oful-capped": sketched(OFUL, naive.OFUL, radius="logdet", cap=True),
+    "oful-fair": fair_oful,
     "linucb": lambda X: (LinUCB(X, alpha=0.8, ridge=0.6), naive.LinUCB(X, alpha=0.8, **COMMON)),
     "cbrap": projected,
     "cslb": sketched(CSLB, naive.CSLB, sketch_size=4),

@@ -29,6 +29,7 @@ TWINS = {
     "oful": (OFUL, naive.OFUL, {}, {}),
     "oful-logdet": (OFUL, naive.OFUL, {"radius": "logdet"}, {}),
     "oful-rare": (OFUL, naive.OFUL, {"switching": 0.6}, {}),
+    "oful-capped": (OFUL, naive.OFUL, {"radius": "mixture", "cap": True}, {}),
 }
 
 

@@ -20,12 +20,13 @@ from sketchbandits.snapshot import FORMAT, leaves
 # Written by version 0.1.0, whose files have format 1: one state of every variant of the catalogue, and how it goes on.
 OLD = zipfile.ZipFile(Path(__file__).parent / "data" / "states_format_1.zip")
 EXPECTED = json.loads(OLD.read("expected.json"))
+LATER = {"oful-capped", "contextual-oful-mixture"}  # variants that version 0.1.0 did not have
 CONTEXTUAL_CLASSES = {cls.__name__: cls for cls in (ContextualRidge, ContextualSketch, ContextualMultiscale)}
 N, D = 14, 6
 
 
 def test_every_variant_of_the_catalogue_has_an_old_file():
-    assert set(EXPECTED) >= {*POLICIES, *(f"contextual-{name}" for name in CONTEXTUAL)}
+    assert set(EXPECTED) >= {*POLICIES, *(f"contextual-{name}" for name in CONTEXTUAL)} - LATER
 
 
 def go_on(policy):

@@ -73,6 +73,7 @@ def cases():
     for radius in ("closed", "logdet"):
         yield Case(f"oful-{radius}", "exact", PLAIN, OFUL, {"radius": radius})
         yield Case(f"lints-{radius}", "exact", PLAIN, LinTS, {"radius": radius})
+    yield Case("oful-mixture", "exact", PLAIN, OFUL, {"radius": "mixture"})
     yield Case("oful-rare", "exact", PLAIN, OFUL, {"switching": 0.5})
     for radius, engine in itertools.product(("paper", "logdet"), ("coordinates", "sketch")):
         yield Case(

@@ -43,7 +43,9 @@ def theta(tmp_path):
 
 
 def test_every_generator_has_its_options():
-    assert set(GENERATOR_OPTIONS) == set(GENERATORS)
+    assert (
+        {"correlated", "heavy-tailed", "subspaces"} == set(GENERATOR_OPTIONS) < set(GENERATORS)
+    )  # of the command line
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,9 @@ def same(one, two):
         ("correlated", OPTIONS),
         ("heavy-tailed", (("n_arms", N), ("dim", D), ("decay", 0.3))),
         ("subspaces", (("n_arms", N), ("dim", D), ("n_subspaces", 3), ("rank", 2))),
+        ("low-rank", (("n_arms", N), ("dim", D), ("rank", 2), ("noise", 0.1))),
+        ("duplicated", (("n_arms", N), ("dim", D), ("n_centres", 4))),
+        ("embedding-like", (("n_arms", N), ("dim", D))),
     ],
 )
 @pytest.mark.parametrize("normalize", ["max", "unit"])
@@ -224,7 +227,7 @@ def test_a_digest_tells_any_byte(tmp_path):
     [
         (
             {"generator": "gaussian"},
-            "generator must be one of 'correlated', 'heavy-tailed', 'subspaces', got 'gaussian'",
+            "generator must be one of 'correlated', 'heavy-tailed', 'subspaces', 'low-rank', .* got 'gaussian'",
         ),
         ({"normalize": "none"}, "normalize must be one of 'max', 'unit', got 'none'"),
         ({"parameter": "sparse"}, "parameter must be one of 'uniform', 'isotropic', got 'sparse'"),

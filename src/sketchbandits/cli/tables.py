@@ -9,7 +9,9 @@ import numpy as np
 from sketchbandits.cli.terminal import WIDTH, print_table
 from sketchbandits.lab.experiments.study import Experiment
 from sketchbandits.lab.intervals import interval
-from sketchbandits.lab.paper.beyond import OURS, RIVALS, Row, targets
+from sketchbandits.lab.paper.beyond.plan import OURS
+from sketchbandits.lab.paper.beyond.rows import Row, sentence
+from sketchbandits.lab.paper.beyond.tables import number, short
 from sketchbandits.lab.verdict import Verdict
 from sketchbandits.policies.registry import PolicySpec
 
@@ -41,19 +43,16 @@ def own_table(study: Mapping[str, Experiment]) -> None:
 
 
 def beyond_table(rows: Sequence[Row]) -> None:
-    """One line per data set: regret of multi-scale and its rivals, the ratio to the best, its upper end, and time."""
-    headings = ["data", "norm", "multi-scale", *(rival.label for rival in RIVALS), "ratio", "upper", "time"]
-    shown = [
-        [
-            row.scene,
-            row.normalize,
-            *(f"{row.regrets[str(policy)]:,.0f}" for policy in (OURS, *RIVALS)),
-            *(f"{value:.2f}" for value in (row.ratio, row.upper, row.times)),
-        ]
-        for row in rows
-    ]
-    print_table(headings, shown, left=2)
-    print(textwrap.fill(targets(list(rows)).sentence, WIDTH))
+    """One line per set: regret of multi-scale, its best rival, the ratio and its upper end at the end; and time."""
+    headings = ["set", "norm", "best rival", "multi-scale", "its regret", "ratio", "upper", "time"]
+    shown = []
+    for row in rows:
+        at = row.reaches[-1]
+        cells = [row.scene, row.normalize, short(at.best)]
+        cells += [f"{at.regrets[name]:,.0f}" for name in (str(OURS), at.best)]
+        shown.append([*cells, f"{at.ratio:.2f}", f"{at.upper:.2f}", number(row.times)])
+    print_table(headings, shown, left=3)
+    print(textwrap.fill(sentence(rows), WIDTH))
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> None:

@@ -107,6 +107,106 @@ def subspace_arms(
     return normalized(rng.permutation(arms) if shuffle else arms, normalize)
 
 
+def low_rank_arms(
+    *, n_arms: int, dim: int, rank: int, noise: float = 0.0, normalize: str = "max", seed: Any = None
+) -> NDArray[np.float64]:
+    """``n_arms`` Gaussian arms in or near one random subspace of dimension ``rank``.
+
+    Formula: ``arm = Q z + noise sqrt(rank/dim) g``, ``z`` and ``g`` standard normal in ``rank`` and ``dim`` dimensions:
+    the two parts' root mean square lengths are in the ratio ``noise``, in [0, 1] as a rule. `subspace_arms` puts every
+    arm at the same relative distance from its subspace instead. ``noise`` changes neither the subspace nor the parts
+    inside that a seed gives.
+    Cost: ``O(N d r + d r^2)``.
+
+    ``normalize="max"`` divides all arms by the largest norm, ``"unit"`` divides each by its own. ``seed`` is a whole
+    number, a ``SeedSequence``, a ``Generator`` (which is advanced) or None.
+    """
+    n_arms, dim = validate.whole("n_arms", n_arms), validate.whole("dim", dim)
+    rank = validate.whole("rank", rank, most=dim)
+    noise = validate.number("noise", noise, least=0.0)
+    normalize = validate.option("normalize", normalize, NORMALIZATIONS)
+    rng = validate.generator(seed)
+    inside = rng.standard_normal((n_arms, rank)) @ _orthonormal(rng, dim, rank).T
+    return normalized(inside + noise * np.sqrt(rank / dim) * rng.standard_normal((n_arms, dim)), normalize)
+
+
+def duplicated_arms(
+    *, n_arms: int, dim: int, n_centres: int, spread: float = 0.01, normalize: str = "max", seed: Any = None
+) -> NDArray[np.float64]:
+    """``n_arms`` arms that are nearly copies of ``n_centres`` Gaussian ones, as versions of one item are.
+
+    Formula: ``arm = c + spread |c| g / sqrt(dim)``, ``c`` one of the centres, ``g`` standard normal. Arm i belongs to
+    centre ``i % n_centres``; ``spread=0`` makes exact copies.
+    Cost: ``O(N d)``.
+
+    ``normalize="max"`` divides all arms by the largest norm, ``"unit"`` divides each by its own. ``seed`` is a whole
+    number, a ``SeedSequence``, a ``Generator`` (which is advanced) or None.
+    """
+    n_arms, dim = validate.whole("n_arms", n_arms), validate.whole("dim", dim)
+    n_centres = validate.whole("n_centres", n_centres, most=n_arms)
+    spread = validate.number("spread", spread, least=0.0)
+    normalize = validate.option("normalize", normalize, NORMALIZATIONS)
+    rng = validate.generator(seed)
+    centres = rng.standard_normal((n_centres, dim))[np.arange(n_arms) % n_centres]
+    lengths = np.linalg.norm(centres, axis=1, keepdims=True)
+    return normalized(centres + spread / np.sqrt(dim) * lengths * rng.standard_normal((n_arms, dim)), normalize)
+
+
+def embedding_like_arms(
+    *,
+    n_arms: int,
+    dim: int,
+    decay: float = 1.0,
+    mean: float = 1.0,
+    norm_spread: float = 0.3,
+    normalize: str = "max",
+    seed: Any = None,
+) -> NDArray[np.float64]:
+    """``n_arms`` arms shaped like learned embeddings: a common mean, a decaying spectrum, norms of several sizes.
+
+    Formula: ``arm = exp(norm_spread h) (mean m + Q diag(s) g)``, ``m`` a random unit vector, ``s_i`` proportional to
+    ``i**(-decay/2)`` with ``sum s_i^2 = 1``, ``g`` and ``h`` standard normal, ``Q`` a random orthonormal basis. The
+    common part is ``mean`` times as long as the root mean square of what tells arms apart.
+    Cost: ``O(N d^2 + d^3)``.
+
+    ``normalize="max"`` divides all arms by the largest norm, ``"unit"`` divides each by its own. ``seed`` is a whole
+    number, a ``SeedSequence``, a ``Generator`` (which is advanced) or None.
+    """
+    n_arms, dim = validate.whole("n_arms", n_arms), validate.whole("dim", dim)
+    decay, mean = validate.number("decay", decay, least=0.0), validate.number("mean", mean, least=0.0)
+    norm_spread = validate.number("norm_spread", norm_spread, least=0.0)
+    normalize = validate.option("normalize", normalize, NORMALIZATIONS)
+    rng = validate.generator(seed)
+    deviations = np.arange(1.0, dim + 1.0) ** (-decay / 2)
+    basis = _orthonormal(rng, dim, dim) * (deviations / np.linalg.norm(deviations))
+    own = rng.standard_normal((n_arms, dim)) @ basis.T
+    common = mean * unit_rows(rng.standard_normal((1, dim)))
+    return normalized(np.exp(norm_spread * rng.standard_normal((n_arms, 1))) * (common + own), normalize)
+
+
+def one_hot_arms(
+    *, n_arms: int, dim: int, n_fields: int, normalize: str = "max", seed: Any = None
+) -> NDArray[np.float64]:
+    """``n_arms`` arms of ``n_fields`` categorical fields, each coded by a 1 among its share of the ``dim`` columns.
+
+    The columns are divided evenly among the fields (the first ones get one more), and every category is equally likely.
+    Arms may repeat, as items with the same categories do. All norms are ``sqrt(n_fields)`` before scaling.
+    Cost: ``O(N d)``.
+
+    ``normalize="max"`` divides all arms by the largest norm, ``"unit"`` divides each by its own: the same here.
+    ``seed`` is a whole number, a ``SeedSequence``, a ``Generator`` (which is advanced) or None.
+    """
+    n_arms, dim = validate.whole("n_arms", n_arms), validate.whole("dim", dim)
+    n_fields = validate.whole("n_fields", n_fields, most=dim)
+    normalize = validate.option("normalize", normalize, NORMALIZATIONS)
+    rng = validate.generator(seed)
+    sizes = np.bincount(np.arange(dim) % n_fields)
+    columns = np.cumsum(sizes) - sizes + rng.integers(0, sizes, (n_arms, n_fields))
+    arms = np.zeros((n_arms, dim))
+    np.put_along_axis(arms, columns, 1.0, axis=1)
+    return normalized(arms, normalize)
+
+
 def uniform_parameter(dim: int, *, norm: float = 1.0, seed: Any = None) -> NDArray[np.float64]:
     """A hidden parameter of ``dim`` components, uniform on (0, 1) and then scaled to length ``norm``.
 

@@ -16,7 +16,7 @@ import numpy as np
 from sketchbandits import validate
 from sketchbandits.arms_file import read_arms, read_npy
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.lab.experiments.scenes import GENERATORS, FileScene, Model, Scene, file_digest
+from sketchbandits.lab.experiments.scenes import FileScene, Model, Scene, file_digest
 from sketchbandits.lab.experiments.study import Groups, Plan, Study
 from sketchbandits.lab.growth import LINEAR_ABOVE, slope_ratio
 from sketchbandits.lab.intervals import interval, ratio
@@ -32,7 +32,7 @@ GENERATOR_OPTIONS: dict[str, dict[str, Any]] = {
 
 def generated_scene(model: Model, generator: str, options: Mapping[str, Any], normalize: str) -> Scene:
     """Arms from a generator; an option that it does not have is refused."""
-    allowed = GENERATOR_OPTIONS[validate.option("generator", generator, tuple(GENERATORS))]
+    allowed = GENERATOR_OPTIONS[validate.option("generator", generator, tuple(GENERATOR_OPTIONS))]
     for name, value in options.items():
         if name not in allowed:
             others = " or ".join(known for known, has in GENERATOR_OPTIONS.items() if name in has) or "(none has it)"

@@ -13,8 +13,12 @@ from sketchbandits.arms_file import read_arms
 from sketchbandits.environments import (
     LinearEnvironment,
     correlated_arms,
+    duplicated_arms,
+    embedding_like_arms,
     heavy_tailed_arms,
     isotropic_parameter,
+    low_rank_arms,
+    one_hot_arms,
     subspace_arms,
     uniform_parameter,
 )
@@ -25,6 +29,10 @@ GENERATORS: dict[str, Callable[..., Floats]] = {
     "correlated": correlated_arms,
     "heavy-tailed": heavy_tailed_arms,
     "subspaces": subspace_arms,
+    "low-rank": low_rank_arms,
+    "duplicated": duplicated_arms,
+    "embedding-like": embedding_like_arms,
+    "one-hot": one_hot_arms,
 }
 AS_THEY_ARE = "none"
 PARAMETERS = ("uniform", "isotropic")

@@ -9,7 +9,7 @@ import numpy as np
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats, Ints
-from sketchbandits.lab.experiments.scenes import FileScene, Scene
+from sketchbandits.lab.experiments.changing_scenes import AnyScene
 from sketchbandits.lab.experiments.tasks import Outcome, Task
 from sketchbandits.policies.registry import PolicySpec
 
@@ -98,7 +98,7 @@ class Experiment(Mapping[Any, Runs]):
         """The policies, in order."""
         return list(dict.fromkeys(group[0].policy for group in self.groups.values()))
 
-    def scene(self, place: tuple[Any, str]) -> Scene | FileScene:
+    def scene(self, place: tuple[Any, str]) -> AnyScene:
         """The scene that was played there."""
         return next(group[0].scene for key, group in self.groups.items() if (key[0], key[1]) == place)
 
@@ -132,9 +132,7 @@ class Plan:
         """The length of a timed run: a sixteenth, since it is played alone."""
         return max(min(self.rounds, 1000), self.rounds // 16)
 
-    def group(
-        self, scene: Scene | FileScene, policy: PolicySpec, rounds: int | None = None, *, timed: bool = False
-    ) -> Group:
+    def group(self, scene: AnyScene, policy: PolicySpec, rounds: int | None = None, *, timed: bool = False) -> Group:
         """All runs of a policy in a scene."""
         length = rounds or self.rounds
         return tuple(Task(scene, policy, length, run, self.seed, timed) for run in range(self.runs))

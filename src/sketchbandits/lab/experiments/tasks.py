@@ -7,20 +7,21 @@ packages. After a change of a parameter or of a line of code, an old result is t
 import functools
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sketchbandits.environments import LinearEnvironment
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.kernels.threads import one_blas_thread
-from sketchbandits.lab.experiments.scenes import FileScene, Scene
+from sketchbandits.lab.experiments.changing_scenes import Advance as Advance
+from sketchbandits.lab.experiments.changing_scenes import AnyScene, AvailableScene, LivingScene
 from sketchbandits.lab.experiments.sources import machine, stamp
+from sketchbandits.policies.base import Policy
 from sketchbandits.policies.registry import PolicySpec
 from sketchbandits.simulate import simulate
 
-Advance = Callable[[int], None]  # called with the number of rounds just played
 N_LINEAR, N_EARLY = 200, 40  # checkpoints: evenly spaced, and evenly in the logarithm
 
 
@@ -47,7 +48,7 @@ class Task:
     A ``timed`` run is played alone, on an otherwise idle machine, and its key holds the machine too.
     """
 
-    scene: Scene | FileScene
+    scene: AnyScene
     policy: PolicySpec
     rounds: int
     run: int
@@ -73,22 +74,34 @@ class Task:
         env_seed, policy_seed, noise_seed = self.seeds()
         arms, env = self.scene.draw(env_seed)
         with one_blas_thread():  # the warm-up is timed too
-            policy = self.policy.build(arms, self.scene.model.parameters(), policy_seed)
+            first = arms[: self.scene.first] if isinstance(self.scene, LivingScene) else arms
+            policy = self.policy.build(first, self.scene.model.parameters(), policy_seed)
         facts = {"largest_gap": float(env.gaps.max()), "mean_gap": float(env.gaps.mean())}
         # A stop at every checkpoint would show in the time of a policy whose round takes a tenth of a microsecond.
         points = [] if self.timed or rounds else checkpoints(self.rounds).tolist()
-        name, rounds = str(self.policy), rounds or self.rounds
-        length: dict[str, Any] = {"rounds": rounds, "checkpoints": [*points, rounds]}
+        points = [*points[:-1], rounds or self.rounds]
+        if isinstance(self.scene, LivingScene | AvailableScene):
+            with one_blas_thread():
+                curve, spent = self.scene.play(env, policy, np.array(points), noise_seed, advance)
+            return Outcome(np.array(points), curve, spent, policy.warmup_seconds, facts)
+        return _simulated(env, policy, points, noise_seed, advance, facts)
 
-        def count(name: str, run: int, played: Any) -> None:
-            if hasattr(played, "partition"):
-                facts["clusters"] = played.partition.n_clusters
-            if hasattr(played, "sketch_rank"):
-                facts["sketch_rank"] = played.sketch_rank
 
-        result = simulate(env, {name: policy}, **length, seed=noise_seed, progress=advance, after=count)
-        seconds, warmup = float(result.seconds[name][0]), result.warmup_seconds[name]
-        return Outcome(result.checkpoints, result.regret[name][0], seconds, warmup, facts)
+def _simulated(
+    env: LinearEnvironment, policy: Policy, points: list[int], seed: int, advance: Advance, facts: dict[str, float]
+) -> Outcome:
+    """A run on fixed arms; ``facts`` with what the policy says of itself afterwards."""
+
+    def count(name: str, run: int, played: Any) -> None:
+        if hasattr(played, "partition"):
+            facts["clusters"] = played.partition.n_clusters
+        if hasattr(played, "sketch_rank"):
+            facts["sketch_rank"] = played.sketch_rank
+
+    length: dict[str, Any] = {"rounds": points[-1], "checkpoints": points}
+    result = simulate(env, {"it": policy}, **length, seed=seed, progress=advance, after=count)
+    seconds, warmup = float(result.seconds["it"][0]), result.warmup_seconds["it"]
+    return Outcome(result.checkpoints, result.regret["it"][0], seconds, warmup, facts)
 
 
 def checkpoints(rounds: int) -> Ints:

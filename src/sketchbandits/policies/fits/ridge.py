@@ -45,6 +45,7 @@ LEVEL = np.dtype(
     ]
 )
 
+_UNCAPPED = np.array(np.inf)
 ROUNDED_NORM = 1e-6  # arms of float32, or from a file with few digits, may be longer than ``arm_norm`` by so much
 
 
@@ -190,15 +191,20 @@ class RidgePolicy(Policy):
 
     @exclusive
     def bounds(self) -> Floats:
-        """``x.theta_hat + beta ||x||_{V^-1}`` for every arm."""
+        """``x.theta_hat + beta ||x||_{V^-1}`` for every arm, at most the prior's bound where the policy caps bounds."""
         state, out = self._today(), np.empty(self.n_arms)
         fill_bounds(state.radius[0], state.level[0], state.stats, out)
-        return out
+        return np.minimum(out, self._cap)
 
     @exclusive
     def estimates(self) -> Floats:
-        """``x.theta_hat`` for every arm."""
-        return np.array(self._today().stats[MEAN])
+        """``x.theta_hat`` for every arm, at most its bound."""
+        return np.minimum(self._today().stats[MEAN], self._cap)
+
+    @property
+    def _cap(self) -> Floats:
+        """The largest value that each arm's bound may take: +inf unless the state has a row for it (`capped`)."""
+        return getattr(self.state, "cap", _UNCAPPED)
 
     def _today(self) -> Any:
         """The state with means and widths as of the last reward; rarely switching policies keep older ones."""
@@ -212,7 +218,7 @@ class RidgePolicy(Policy):
         state = self._today()
         model = RidgeModel(state.inverse.copy(), state.whitened, np.empty(state.work.size))
         beta = radius_value(state.radius[0], state.level[0]["samples"], state.level[0]["logdet"])
-        return new_bounds(model, state.stats, beta)
+        return new_bounds(model, state.stats, beta, cap=self._cap)
 
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "r": self.dim}
@@ -251,12 +257,22 @@ class ChangingRidge(RidgePolicy, OneFit):
     def _with_arms(self, arms: Floats) -> RidgeState:
         state, more = self.state, len(arms)
         coordinates = np.concatenate([state.coordinates, arms.T], axis=1)
-        rest = {name: widened(getattr(state, name), more) for name in ("counts", "stats", "whitened", "closed", "work")}
+        names = ("counts", "stats", "whitened", "closed", "work", *self._more_rows)
+        rest = {name: widened(getattr(state, name), more) for name in names}
         grown: RidgeState = snapshot.copy_state(state._replace(coordinates=coordinates, **rest))
+        self._fill_more_rows(grown, arms)
         grown.level["switched_at"] = -np.inf
         refit(grown)
         self._widen_norm(grown, float(np.linalg.norm(arms, axis=1).max()))
         return grown
+
+    @property
+    def _more_rows(self) -> tuple[str, ...]:
+        """Fields of the state, in addition to those of `RidgeState`, that have an entry per arm."""
+        return ()
+
+    def _fill_more_rows(self, state: Any, arms: Floats) -> None:
+        """Write the last entries of these fields, those of ``arms``."""
 
     def _widen_norm(self, state: RidgeState, largest: float) -> None:
         """Let the closed radius cover an arm that is longer than ``arm_norm`` by rounding."""
@@ -268,11 +284,13 @@ class ChangingRidge(RidgePolicy, OneFit):
         state, n = self.state, kept.size
         sums = state.stats[SUM, gone] + state.stats[LOST, gone]
         part = remainder_of(state.coordinates[:, gone], state.counts[gone], sums)
-        names, more = ("coordinates", "counts", "stats", "whitened", "closed"), part.counts.size
+        names = ("coordinates", "counts", "stats", "whitened", "closed", *self._more_rows)
+        more = part.counts.size
         left: RidgeState = state._replace(**{name: columns(getattr(state, name), kept, more) for name in names})
         left = snapshot.copy_state(left._replace(work=np.zeros(n + more + 2 * self.dim)))
         left.coordinates[:, n:], left.counts[n:], left.stats[SUM, n:] = part.columns, part.counts, part.sums
         left.closed[n:] = -np.inf
+        self._fill_more_rows(left, part.columns.T)
         refit(left)
         return left, part.columns.T
 
