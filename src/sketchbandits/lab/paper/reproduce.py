@@ -31,7 +31,8 @@ from sketchbandits.policies.registry import PolicySpec, parse_policies
 
 QUICK: dict[str, Any] = {"rounds": 10_000, "runs": 3, "normalize": ("max",), "quick": True}  # a first impression
 UNJUDGED = "not judged in a quick run"
-# Intervals that hold together for all cases of a claim are wide: with the five runs of the paper 2.4 times as wide.
+# Intervals that hold together for all cases of a claim are wide: with the five runs of the paper more than twice as
+# wide as with ten.
 RUNS, TIMED_RUNS = 10, 5
 SEEN = (0, 2026)  # seeds of full runs after whose results a rule was changed
 

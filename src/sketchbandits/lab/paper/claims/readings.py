@@ -12,5 +12,5 @@ NO_OFUL = "-"  # in a case without OFUL
 def oful_readings(experiment: Experiment) -> Mapping[str, str]:
     """OFUL by radius, as far as it was played; where neither was, looking it up in the experiment says so."""
     names = {radius: str(policy) for radius, policy in paper.OFUL_READINGS.items()}
-    known = {str(policy) for policy in experiment.policies}
-    return {radius: name for radius, name in names.items() if name in known} or {"closed": names["closed"]}
+    played = {part for key in experiment for part in key}  # keys hold the policy, or the radius alone
+    return {radius: name for radius, name in names.items() if {radius, name} & played} or {"closed": names["closed"]}
