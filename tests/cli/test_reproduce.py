@@ -16,9 +16,11 @@ import pytest
 from command_line import Finished, files_in, run, run_in_child, start
 
 from sketchbandits import CSLB, OFUL, SOFUL, UCB1, simulate
+from sketchbandits.lab.experiments.tasks import Outcome
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.claims import CLAIMS
-from sketchbandits.lab.paper.reproduce import PaperPlan
+from sketchbandits.lab.paper.reproduce import TIMED_RUNS, PaperPlan
+from sketchbandits.lab.report.result_files import summary as summary_of
 from sketchbandits.policies.registry import parse_policies
 
 pytestmark = pytest.mark.process
@@ -98,7 +100,7 @@ def test_every_claim_is_judged_with_its_rule_and_its_figures(done, folder):
         assert claim["verdict"].split()[0].rstrip(":") in ("holds", "fails", "depends", "undecided", "vacuous", "not")
         assert claim["evidence"] or claim["verdict"].startswith("not judged")
     by_id = {claim["id"]: claim for claim in claims}
-    assert by_id["clusters-at-most"]["verdict"] == "holds"
+    assert by_id["clusters-at-most"]["verdict"].startswith("holds (2 hold")
     assert {row["K"] for row in by_id["clusters-at-most"]["evidence"]} == {"12 to 12", "4 to 4"}
     # Data sets (2) and (3) were not played.
     assert by_id["largest-gains-where-clustered"]["verdict"].startswith("not judged: ")
@@ -109,7 +111,12 @@ def test_sweeps_hold_what_was_varied(done, folder):
     sweeps = polars.read_csv(folder / "deep/out/sweeps.csv")
     assert set(sweeps["experiment"]) == {"long", "arms", "sizes", "blocks", "growth", "search"}
     arms = sweeps.filter(polars.col("experiment") == "arms")
-    assert set(arms["n_arms"]) == {20, 40, 80, 160} and set(arms["policy"]) == {"ucb1", "cslb", "oful"}
+    assert set(arms["n_arms"]) == {20, 40, 80, 160} and set(arms["policy"]) == {
+        "ucb1",
+        "cslb",
+        "oful",
+        "oful:radius=logdet",
+    }
     long = sweeps.filter(polars.col("experiment") == "long")
     assert set(long["rounds"]) == {10 * ROUNDS} and set(long["clusters"]) == {12, 4}
 
@@ -194,6 +201,39 @@ def test_ctrl_c_keeps_finished_runs_and_the_next_call_continues_in_one_process(s
     assert polars.read_csv(tmp_path / "summary.csv")["regret"].equals(summary["regret"])
     sweeps = [polars.read_csv(out / "sweeps.csv")["regret"] for out in (tmp_path, folder / "deep/out")]
     assert sweeps[0].equals(sweeps[1])
+
+
+def test_a_quick_run_prints_and_writes_no_verdicts(tmp_path):
+    short = ("--rounds", "100", "--runs", "2", "--datasets", "3", "--policies", "cslb,ucb1", "--jobs", "1")
+    done = run("reproduce", "--quick", *short, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    for claim in CLAIMS:
+        assert [claim.id, *["not", "judged", "in", "a", "quick", "run"]] in lines
+    assert "it judges no claim" in done.stdout and "the paper's claims need" not in done.stdout
+    claims = json.loads((tmp_path / "claims.json").read_text())
+    assert {claim["verdict"] for claim in claims} == {"not judged in a quick run"}
+    assert not any(claim["evidence"] for claim in claims)
+    assert "it judges no claim" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_only_the_first_runs_are_timed():
+    plan = PaperPlan(rounds=100, datasets=(1,), normalize=("max",))
+    assert plan.runs > TIMED_RUNS
+    for groups in plan.experiments.values():
+        assert {len(group) for group in groups.values()} == {
+            TIMED_RUNS if group[0].timed else plan.runs for group in groups.values()
+        }
+    study = plan.study({task: invented(task) for task in plan.tasks()})
+    rows = summary_of(study)
+    assert len(rows) == plan.runs * len(plan.policies) + TIMED_RUNS * len(TWINS)
+    timed = rows.filter(polars.col("seconds").is_not_null())
+    assert timed["run"].max() == TIMED_RUNS - 1 and rows["run"].max() == plan.runs - 1
+    assert timed["warmup_seconds"].null_count() == timed["timed_rounds"].null_count() == 0
+
+
+def invented(task):
+    return Outcome(np.array([task.rounds]), np.array([1.0]), 1e-3, 1e-3, {"clusters": 4, "sketch_rank": 10})
 
 
 def test_all_policies_can_be_played(tmp_path):

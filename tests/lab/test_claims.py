@@ -11,6 +11,7 @@ from made_worlds import (
     CLAIM,
     IDS,
     KEYS,
+    OFUL,
     RIGHT,
     T,
     all_times,
@@ -50,7 +51,7 @@ def test_the_experiments_hold_all_that_these_worlds_need():
 @pytest.mark.parametrize("claim", IDS)
 def test_a_claim_holds_where_the_paper_is_right(claim):
     found = verdict(claim)
-    assert found.text == "holds"
+    assert found.text == f"holds ({CASES[claim]} hold, 0 fail, 0 undecided; {CASES[claim]} of {CASES[claim]} decided)"
     assert outcomes(found) == {"holds"}
 
 
@@ -62,14 +63,14 @@ def test_a_little_noise_does_not_change_it(claim):
         made.final *= 1 + 0.01 * rng.standard_normal()
         made.microseconds *= 1 + 0.01 * rng.standard_normal()
 
-    assert verdict(claim, noisy).text == "holds"
+    assert verdict(claim, noisy).word == "holds"
 
 
 # --- worlds in which it is wrong, and in which nobody can say ---
 
 
 WRONG = {
-    "lowest-regret": on("regret", scaled("final", 90.0), policy="oful"),
+    "lowest-regret": on("regret", scaled("final", 90.0), policy=OFUL),
     "beats-sketches": on("regret", scaled("final", 10.0), policy="cbscfd"),
     "sketches-do-not-converge": slopes(("soful", "cbscfd"), 0.5),
     "cslb-sublinear": slopes(("cslb",), 1.0),
@@ -79,7 +80,7 @@ WRONG = {
     "clusters-at-most": on("regret", scaled("clusters", 41), policy="cslb"),
     "ucb1-grows-with-arms": arms_all(lambda policy: 0.5 if policy == "ucb1" else 1.0),
     "l-sqrt-k-predicts": sizes_wrong,
-    "faster-than-oful": on("time", scaled("microseconds", 0.05), policy="oful"),
+    "faster-than-oful": on("time", scaled("microseconds", 0.05), policy=OFUL),
     "slightly-faster-than-sketches": all_times(lambda key, run: 0.1 if is_cslb(key) else 1.0),
     "ucb1-fastest": on("time", scaled("microseconds", 20.0), policy="ucb1"),
     "search-saves-time": searching(0.25),
@@ -89,7 +90,7 @@ WRONG = {
 }
 
 UNCLEAR = {
-    "lowest-regret": on("regret", scaled("final", 100.0), policy="oful", spread=True),
+    "lowest-regret": on("regret", scaled("final", 100.0), policy=OFUL, spread=True),
     "beats-sketches": on(
         "regret", lambda made, factor: setattr(made, "final", 300.0 * factor**2), policy="cslb", spread=True
     ),
@@ -116,7 +117,7 @@ UNCLEAR = {
 @pytest.mark.parametrize("claim", IDS)
 def test_a_claim_fails_where_the_paper_is_wrong(claim):
     found = verdict(claim, WRONG[claim])
-    assert found.text == "fails"
+    assert found.word == "fails"
     assert outcomes(found) == {"fails"}
 
 
@@ -136,28 +137,47 @@ def test_what_is_counted_and_not_estimated_is_always_decided():
 
 def test_a_claim_that_holds_under_one_normalisation_depends_on_it():
     def edit(name, key, run, made):
-        if name == "regret" and key[1] == "unit" and key[2] == "oful":
+        if name == "regret" and key[1] == "unit" and key[2] in OFUL:
             made.final = 50.0
 
-    expected = "depends on normalisation: holds for max; fails for unit (2 hold, 2 fail)"
+    expected = "depends on normalisation: holds for max; fails for unit (4 hold, 4 fail, 0 undecided; 8 of 8 decided)"
     assert verdict("lowest-regret", edit).text == expected
 
 
 def test_a_claim_that_holds_on_one_data_set_depends_on_it():
-    edit = on("regret", scaled("final", 50.0), policy="oful", place=2)
-    assert verdict("lowest-regret", edit).text == "depends on data set: holds for (1); fails for (2) (2 hold, 2 fail)"
+    edit = on("regret", scaled("final", 50.0), policy=OFUL, place=2)
+    expected = "depends on data set: holds for (1); fails for (2) (4 hold, 4 fail, 0 undecided; 8 of 8 decided)"
+    assert verdict("lowest-regret", edit).text == expected
 
 
 def test_a_claim_that_holds_in_one_form_depends_on_it():
     edit = on("time", scaled("microseconds", 11.0), policy="cslb:engine=sketch")
-    expected = "depends on form: holds for cheaper forms; fails for as printed (8 hold, 8 fail)"
-    assert verdict("faster-than-oful", edit).text == expected
+    expected = "depends on form: holds for cheaper forms; fails for as printed (16 hold, 16 fail, 0 undecided; "
+    assert verdict("faster-than-oful", edit).text == f"{expected}32 of 32 decided)"
+
+
+def test_a_claim_that_holds_under_one_reading_of_oful_depends_on_it():
+    # With the log-det radius OFUL beats UCB1 everywhere, with the closed one nowhere.
+    edit = on("regret", scaled("final", 2_000.0), policy=OFUL[0])
+    found = verdict("linear-beats-ucb1", edit)
+    counted = "(8 hold, 4 fail, 0 undecided; 12 of 12 decided)"
+    assert found.text == f"depends on OFUL's radius: holds for logdet, -; fails for closed {counted}"
+    edit = on("regret", scaled("final", 50.0), policy=OFUL[1])
+    assert verdict("lowest-regret", edit).phrase(short=True).startswith("depends on OFUL's radius (4 hold, 4 fail")
+
+
+def test_one_reading_of_oful_is_judged_alone():
+    for kept, radius in zip(OFUL, ("closed", "logdet"), strict=True):
+        left_out = {"regret": lambda key, kept=kept: key[2] in OFUL and key[2] != kept}
+        found = verdict("lowest-regret", left_out=lambda name, key, out=left_out: name in out and out[name](key))
+        assert {finding.case["OFUL's radius"] for finding in found.findings} == {radius}
+        assert found.text == "holds (4 hold, 0 fail, 0 undecided; 4 of 4 decided)"
 
 
 def test_only_the_longer_run_tells_whether_regret_is_sublinear():
-    assert verdict("cslb-sublinear", on("long", scaled("power", 1.0))).text == "fails"
+    assert verdict("cslb-sublinear", on("long", scaled("power", 1.0))).word == "fails"
     found = verdict("cslb-sublinear", on("regret", scaled("power", 1.0), policy="cslb"))
-    assert found.text == "holds"
+    assert found.word == "holds"
     assert found.findings[0].figures["at T = 1,000"].mean == pytest.approx(1.0)
 
 
@@ -226,12 +246,12 @@ def test_what_was_not_played_is_said_and_the_rest_is_judged(left_out, lost):
             assert found.word == "not judged" and not found.findings
             assert found.text.startswith("not judged: ") and found.text.endswith(f"{lost[claim.id]} was not played")
         else:
-            assert found.text == "holds"
+            assert found.word == "holds"
 
 
 def test_one_data_set_is_judged_alone():
     found = verdict("lowest-regret", left_out=without(datasets=(2, 3, 4)))
-    assert found.text == "holds"
+    assert found.word == "holds"
     assert {finding.case["data set"] for finding in found.findings} == {"(1)"}
 
 
@@ -290,12 +310,13 @@ def test_verdicts_are_valid_json_without_nan(runs):
 def test_evidence_holds_cases_and_intervals():
     (evidence, *_) = verdict("lowest-regret").as_json()["evidence"]
     assert evidence == {
-        "data set": "(1)", "normalisation": "max", "outcome": "holds", "cslb": 100.0,
+        "data set": "(1)", "normalisation": "max", "OFUL's radius": "closed", "outcome": "holds",
+        "level": pytest.approx(1 - 0.05 / 3), "cslb": 100.0,
         "oful minus cslb": [50.0] * 3, "soful minus cslb": [200.0] * 3, "cbscfd minus cslb": [300.0] * 3,
     }  # fmt: skip
     figures = {"a": Interval(1.0, math.nan, math.nan), "b": 2, "c": "three"}
     (evidence,) = Verdict(CLAIM, [Finding({"place": 1}, "undecided", figures)]).as_json()["evidence"]
-    assert evidence == {"place": 1, "outcome": "undecided", "a": [1.0, None, None], "b": 2, "c": "three"}
+    assert evidence == {"place": 1, "outcome": "undecided", "level": None, "a": [1.0, None, None], "b": 2, "c": "three"}
 
 
 def test_figures_of_the_warm_up():

@@ -36,6 +36,7 @@ SLOW = {str(AS_PRINTED["cslb"]): 70.0, str(AS_PRINTED["soful"]): 60.0, str(AS_PR
 def made(task, *, scale=1.0):
     """A curve like a square root; no two of scene, policy and run have the same regret or the same time."""
     rank = list(POLICIES).index(task.policy.name) + 0.2 * len(task.policy.options)
+    rank += 5.3 * (str(task.policy) == "oful:radius=logdet")  # its name has two lines
     points = np.array([task.rounds]) if task.timed else checkpoints(task.rounds)
     if isinstance(task.scene, Scene):
         scale *= dict(task.scene.options)["n_arms"] / 60 * (1.25 if task.scene.normalize == "unit" else 1.0)
@@ -147,7 +148,7 @@ def test_one_run_has_no_band():
 def test_names_stand_at_the_ends_and_apart(played):
     _, _, drawn = played
     for ax in drawn["regret-1-2"].axes:
-        assert {text.get_text() for text in names(ax)} == {"CS-LB", "OFUL", "SOFUL", "CBSCFD", "UCB1", "multi-scale"}
+        assert {text.get_text().replace("\n", " ") for text in names(ax)} == {p.label for p in PaperPlan().policies}
         assert apart(names(ax))
     ax = drawn["regret-1-2"].axes[0]
     for text, line in zip(names(ax), ax.get_lines(), strict=True):
@@ -213,10 +214,10 @@ def test_time_rows_are_sorted_and_the_same_everywhere(played):
     _, _, drawn = played
     for ax in drawn["time-1-2"].axes:
         assert ax.get_xscale() == "log" and ax.yaxis_inverted()  # the fastest is on top
-        assert len(ax.get_yticks()) == 9
+        assert len(ax.get_yticks()) == 10
     labels = [label.get_text() for label in drawn["time-1-2"].axes[0].get_yticklabels()]
     slow = ["CBSCFD (shrink every-round)", "SOFUL (shrink every-round)", "CS-LB (engine sketch)"]
-    assert labels == ["UCB1", "CS-LB", "multi-scale", "OFUL", "CBSCFD", "SOFUL", *slow]
+    assert labels == ["UCB1", "CS-LB", "multi-scale", "OFUL", "OFUL (radius logdet)", "CBSCFD", "SOFUL", *slow]
     assert drawn["time-1-2"].axes[-1].get_xlabel() == "microseconds per round, log scale"
 
 
@@ -237,7 +238,7 @@ def test_time_shows_every_run_their_mean_and_spread(played):
         assert mean.get_markersize() > runs.get_markersize() and runs.get_alpha() < 1
         assert mean.get_markerfacecolor() == ("white" if policy in AS_PRINTED.values() else palette.colour_of(policy))
     numbers = [text.get_text() for text in ax.texts if text.get_text()[0].isdigit()]
-    assert numbers == ["0.12", "0.23", "0.58", "2.3", "11", "14", "58", "70", "82"]
+    assert numbers == ["0.12", "0.23", "0.58", "2.3", "2.3", "11", "14", "58", "70", "82"]
     assert apart([text for text in ax.texts if text.get_text()[0].isdigit()])
 
 
@@ -284,12 +285,12 @@ def test_arms_shows_regret_against_n(played):
         line, _, (bars,) = curves(ax)[POLICIES[kind].label].lines
         regrets = [study["arms"]["20 directions", n, "unit", kind].regret for n in ARM_COUNTS]
         np.testing.assert_allclose(line.get_ydata(), [values.mean() for values in regrets])
-        np.testing.assert_allclose(line.get_xdata() / ARM_COUNTS, 1.0, atol=0.05)  # side by side, not on each other
+        np.testing.assert_allclose(line.get_xdata() / ARM_COUNTS, 1.0, atol=0.07)  # side by side, not on each other
         spans = np.array([segment[:, 1] for segment in bars.get_segments()])
         np.testing.assert_allclose(spans, [(values.min(), values.max()) for values in regrets])
         assert line.get_color() == palette.COLOURS[kind]
     assert np.isclose(reference(ax), 1.0)
-    assert {text.get_text() for text in names(ax)} == {"UCB1", "CS-LB", "OFUL", "linear in N"}
+    assert {text.get_text() for text in names(ax)} == {"UCB1", "CS-LB", "OFUL", "OFUL\n(radius logdet)", "linear in N"}
     assert apart(names(ax))
 
 
@@ -303,7 +304,7 @@ def test_sizes_shows_paired_ratios_and_where_the_paper_expects_less(played):
         *others, points = ax.get_lines()
         assert any(list(line.get_ydata()) == [1.0, 1.0] for line in others)
         np.testing.assert_array_equal(points.get_xdata(), used)
-        found = [ratio(sizes[name, l, "max"].regret, sizes[name, "max"].regret) for l in used]
+        found = [ratio(sizes[name, l, "max"].regret, sizes[name, "closed", "max"].regret) for l in used]
         np.testing.assert_allclose(points.get_ydata(), [value.mean for value in found])
         bars = {line.get_xdata()[0]: line.get_ydata() for line in others if len(set(line.get_xdata())) == 1}
         np.testing.assert_allclose([bars[l] for l in used], [(value.low, value.high) for value in found])

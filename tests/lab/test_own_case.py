@@ -188,39 +188,42 @@ def test_the_first_policy_is_judged_against_every_rival(scene):
         ({"rival": "oful"}, "holds"),
         ({"rival": "ucb1:exploration=1"}, "undecided"),
     ]
-    assert regret.findings[0].figures["oful minus cslb"] == interval([50.0, 51.0, 50.0])
-    assert regret.text == "undecided (1 hold, 1 undecided)"
+    assert regret.findings[0].figures["oful minus cslb"] == interval([50.0, 51.0, 50.0], regret.level)
+    assert regret.text == "undecided (1 hold, 0 fail, 1 undecided; 1 of 2 decided)"
     time = findings_of(plan, values, "less-time")
     assert [finding.outcome for finding in time.findings] == ["fails", "undecided"]
-    assert time.findings[0].figures["cslb / oful"] == pytest.approx(ratio(SLOW, FAST))
-    assert time.word == "fails"
+    assert time.findings[0].figures["cslb / oful"] == pytest.approx(ratio(SLOW, FAST, time.level))
+    assert time.text == "undecided (0 hold, 1 fail, 1 undecided; 1 of 2 decided)"
     sublinear = findings_of(plan, values, "sublinear")
     assert [(finding.case["policy"], finding.outcome) for finding in sublinear.findings] == [
         ("cslb", "holds"), ("oful", "holds"), ("ucb1:exploration=1", "fails"),
     ]  # fmt: skip
-    assert sublinear.text == "depends on policy: holds for cslb, oful; fails for ucb1:exploration=1 (2 hold, 1 fail)"
+    assert sublinear.text == (
+        "depends on policy: holds for cslb, oful; fails for ucb1:exploration=1 "
+        "(2 hold, 1 fail, 0 undecided; 3 of 3 decided)"
+    )
 
 
 def test_the_order_of_the_policies_says_who_is_judged(scene):
     values = {"cslb": (0.5, (100.0, 110.0, 120.0), SLOW), "oful": (0.5, (150.0, 161.0, 170.0), FAST)}
     for text, regret, time in (("cslb,oful", "holds", "fails"), ("oful,cslb", "fails", "holds")):
         plan = plan_of(scene, text)
-        assert findings_of(plan, values, "less-regret").text == regret
-        assert findings_of(plan, values, "less-time").text == time
+        assert findings_of(plan, values, "less-regret").word == regret
+        assert findings_of(plan, values, "less-time").word == time
         assert all(claim.statement.startswith(plan.policies[0].label) for claim in claims(plan)[:2])
 
 
 def test_a_policy_alone_is_judged_alone(scene):
     plan = plan_of(scene, "cslb")
     assert [claim.id for claim in claims(plan)] == ["sublinear"]
-    assert findings_of(plan, {"cslb": (0.5, (1.0, 2.0, 3.0), FAST)}, "sublinear").text == "holds"
+    assert findings_of(plan, {"cslb": (0.5, (1.0, 2.0, 3.0), FAST)}, "sublinear").word == "holds"
 
 
 @pytest.mark.parametrize(("power", "outcome"), [(0.5, "holds"), (0.69, "holds"), (0.77, "fails"), (1.0, "fails")])
 def test_sublinear_is_a_late_slope_below_eight_tenths(scene, power, outcome):
     # Late over middle slope of t^a is (1 - 0.75^a) / (0.5^a - 0.25^a): 0.79 for a = 0.72, 0.81 for a = 0.75.
     plan = plan_of(scene, "cslb")
-    assert findings_of(plan, {"cslb": (power, (1.0, 2.0, 3.0), FAST)}, "sublinear").text == outcome
+    assert findings_of(plan, {"cslb": (power, (1.0, 2.0, 3.0), FAST)}, "sublinear").word == outcome
 
 
 def test_one_run_decides_nothing_and_is_valid_json(scene):
@@ -242,25 +245,27 @@ def test_rules_are_declared_with_their_thresholds(scene):
 
 
 def test_real_plays_are_judged_by_the_same_rules(scene, tmp_path):
-    plan = plan_of(scene, "ucb1:exploration=50,ucb1:exploration=0.05,linucb:alpha=0.2", seed=1)
+    plan = plan_of(scene, "ucb1:exploration=50,ucb1:exploration=0.05,linucb:alpha=0.2", seed=1, runs=6)
     plan.check()
     outcomes = play_all(plan.tasks(), RunJournal(tmp_path / "runs.jsonl"), jobs=1, watch=lambda *call: None)
     study = plan.study(outcomes)
-    assert set(outcomes) == set(plan.tasks()) and len(outcomes) == 18
+    assert set(outcomes) == set(plan.tasks()) and len(outcomes) == 36
     place = ("correlated", "max")
     regret = {str(policy): study["regret"][*place, str(policy)].regret for policy in plan.policies}
-    assert all(values.shape == (3,) and (values >= 0).all() for values in regret.values())
+    assert all(values.shape == (6,) and (values >= 0).all() for values in regret.values())
     verdicts = {claim.id: judge(claim, study) for claim in claims(plan)}
     less, first = verdicts["less-regret"], str(plan.policies[0])
     for finding, rival in zip(less.findings, plan.policies[1:], strict=True):
-        margin = interval(regret[str(rival)] - regret[first])
+        margin = interval(regret[str(rival)] - regret[first], less.level)
         assert finding.figures == {f"{rival} minus {first}": margin}
         expected = "holds" if margin.low > 0 else "fails" if margin.high < 0 else "undecided"
         assert finding.outcome == expected
     assert less.word == "fails"  # so much exploration never pays
     times = {str(policy): study["time"][*place, str(policy)].microseconds for policy in plan.policies}
     for finding, rival in zip(verdicts["less-time"].findings, plan.policies[1:], strict=True):
-        assert finding.figures == {f"{first} / {rival}": ratio(times[first], times[str(rival)])}
+        assert finding.figures == {
+            f"{first} / {rival}": ratio(times[first], times[str(rival)], verdicts["less-time"].level)
+        }
     for verdict in verdicts.values():
         json.dumps(verdict.as_json(), allow_nan=False)
 

@@ -16,7 +16,7 @@ from sketchbandits.lab.experiments.run_journal import RunJournal
 from sketchbandits.lab.experiments.scenes import ArmsChangedError
 from sketchbandits.lab.experiments.study import Plan
 from sketchbandits.lab.paper import setting as paper
-from sketchbandits.lab.paper.claims import Claim, judge
+from sketchbandits.lab.paper.claims import Claim, judged
 from sketchbandits.lab.paper.reproduce import PaperPlan
 from sketchbandits.lab.report.result_files import table_files
 from sketchbandits.progress import stages
@@ -38,7 +38,7 @@ class Presentation(NamedTuple):
 def carry_out(plan: Plan, shown: Presentation, out: str, jobs: str | None) -> None:
     """Play, judge, write, show."""
     with played(plan, out, jobs) as (folder, study):
-        verdicts = [judge(claim, study) for claim in shown.claims]
+        verdicts = judged(shown.claims, plan, study)
         drawn = outputs.render(shown.figures(plan, study))
         files = table_files(study, verdicts) | drawn
         files["report.html"] = shown.report(plan, study, verdicts, drawn)
@@ -46,7 +46,9 @@ def carry_out(plan: Plan, shown: Presentation, out: str, jobs: str | None) -> No
     print(f"{plan.rounds:,} rounds, {'1 run' if plan.runs == 1 else f'{plan.runs} runs'}, seed {plan.seed}")
     shown.table(study)
     verdict_table(verdicts)
-    if isinstance(plan, PaperPlan) and plan.rounds < paper.HORIZON:
+    if plan.unjudged:
+        print("A quick run is for a first impression: it judges no claim. Leave out --quick for verdicts.")
+    elif isinstance(plan, PaperPlan) and plan.rounds < paper.HORIZON:
         print(f"A short run can flatter sketches: the paper's claims need about {paper.HORIZON:,} rounds.")
     print(f"Wrote {len(files)} files. The page to open in a browser:\n{folder / 'report.html'}")
 

@@ -12,7 +12,7 @@ from sketchbandits.environments.generators import NORMALIZATIONS
 from sketchbandits.lab import report
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.claims import CLAIMS
-from sketchbandits.lab.paper.reproduce import QUICK, PaperPlan
+from sketchbandits.lab.paper.reproduce import QUICK, TIMED_RUNS, PaperPlan
 from sketchbandits.lab.report import figures
 from sketchbandits.policies.registry import parse_policies
 
@@ -22,14 +22,18 @@ DEFAULTS = PaperPlan()
 # Values arrive as text and are checked by the plan; None stands for the default, which --quick changes.
 def command(
     rounds: Annotated[str | None, flag("N", "The length of every run.", f"{DEFAULTS.rounds:,}")] = None,
-    runs: Annotated[str | None, flag("N", "Runs, each with new arms, parameter and noise.", DEFAULTS.runs)] = None,
+    runs: Annotated[
+        str | None, flag("N", f"Runs, each with new arms, parameter and noise; {TIMED_RUNS} are timed.", DEFAULTS.runs)
+    ] = None,
     datasets: Annotated[str | None, flag("1,2,3,4", "The paper's data sets.", "all four")] = None,
     policies: Annotated[str | None, flag("NAME,NAME", POLICY_NAMES, ",".join(paper.SHOWN))] = None,
     normalize: Annotated[str | None, flag("max|unit|both", "How arms are scaled.", "both")] = None,
     seed: Annotated[str | None, flag("N", "The same seed gives the same regrets.", DEFAULTS.seed)] = None,
     jobs: Annotated[str | None, JOBS] = None,
     out: Annotated[str, flag("DIR", "The folder for all results.", "results/paper")] = "results/paper",
-    quick: Annotated[bool, typer.Option("--quick", help="A preview: fewer and shorter runs, max norm.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A preview: fewer and shorter runs, max norm, no verdicts.")
+    ] = False,
 ) -> None:
     """Reproduce the CS-LB paper: four experiments, figures, a verdict on every claim.
 

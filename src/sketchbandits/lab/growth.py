@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.lab.intervals import NOTHING, Interval, interval
+from sketchbandits.lab.intervals import LEVEL, NOTHING, Interval, interval
 
 if TYPE_CHECKING:  # `import sketchbandits` needs no experiments
     from sketchbandits.lab.experiments.study import Runs
@@ -30,6 +30,6 @@ def power(sizes: ArrayLike, values: Any) -> Floats:
     return np.log(np.maximum(np.asarray(values, dtype=np.float64), NOTHING)) @ x / (x @ x)
 
 
-def exponent(sizes: ArrayLike, values: Floats) -> Interval:
+def exponent(sizes: ArrayLike, values: Floats, level: float = LEVEL) -> Interval:
     """The power with which ``values`` (runs, sizes) grow, with its interval over runs."""
-    return interval(power(sizes, values))
+    return interval(power(sizes, values), level)

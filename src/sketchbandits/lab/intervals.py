@@ -6,6 +6,8 @@ the data, though, which is still too short for so few runs: the interval also ho
 
 **Reference** Hesterberg, "What teachers should know about the bootstrap", The American Statistician 69(4), 2015:
 the expanded percentile interval.
+
+Several intervals that decide one question together get a higher level each, `simultaneous`.
 """
 
 from typing import NamedTuple
@@ -42,14 +44,19 @@ class Interval(NamedTuple):
         return "outside" if self.low > high or self.high < low else "unclear"
 
 
-def interval(values: ArrayLike) -> Interval:
-    """The mean over runs with its interval of level 0.95: what holds both expanded percentiles and Student's."""
+def simultaneous(count: int) -> float:
+    """The level of each of ``count`` intervals that together have `LEVEL`, whatever depends on what (Bonferroni)."""
+    return 1 - (1 - LEVEL) / count
+
+
+def interval(values: ArrayLike, level: float = LEVEL) -> Interval:
+    """The mean over runs with its interval: what holds both expanded percentiles and Student's."""
     values = np.asarray(values, dtype=np.float64)
     n, mean = values.size, float(values.mean())
     if n < 2:
         return Interval(mean, np.nan, np.nan)
-    below, above = student_band(values, LEVEL)
-    student = scipy.special.stdtrit(n - 1, (1 + LEVEL) / 2)
+    below, above = student_band(values, level)
+    student = scipy.special.stdtrit(n - 1, (1 + level) / 2)
     tail = scipy.special.ndtr(-student * np.sqrt(n / (n - 1)))
     resamples = min(RESAMPLES, max(FEWEST, DRAWS // n))
     chosen = np.random.default_rng(SEED).integers(n, size=(resamples, n))
@@ -57,8 +64,8 @@ def interval(values: ArrayLike) -> Interval:
     return Interval(mean, min(float(low), float(below)), max(float(high), float(above)))
 
 
-def ratio(numerator: ArrayLike, denominator: ArrayLike) -> Interval:
+def ratio(numerator: ArrayLike, denominator: ArrayLike, level: float = LEVEL) -> Interval:
     """The geometric mean of paired ratios, with its interval."""
     above, below = (np.log(np.maximum(part, NOTHING)) for part in (numerator, denominator))
-    logs = interval(above - below)
+    logs = interval(above - below, level)
     return Interval(*(float(np.exp(value)) for value in logs))

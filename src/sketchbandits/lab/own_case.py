@@ -100,8 +100,8 @@ def claims(plan: OwnPlan) -> tuple[Claim, ...]:
     sublinear = Claim(
         "sublinear",
         "Regret is sublinear at this horizon.",
-        f"Regret gained in the last quarter over that gained in the second. Holds where the 95 % interval of its mean "
-        f"is below {LINEAR_ABOVE} (linear regret gives 1, sqrt(T) 0.65), fails where it is above.",
+        "Regret gained in the last quarter over that gained in the second. Holds where the simultaneous 95 % interval "
+        f"of its mean is below {LINEAR_ABOVE} (linear regret gives 1, sqrt(T) 0.65), fails where it is above.",
         partial(_sublinear, plan),
     )
     if not rivals:
@@ -109,43 +109,44 @@ def claims(plan: OwnPlan) -> tuple[Claim, ...]:
     less_regret = Claim(
         "less-regret",
         f"{first.label} has less regret than every other policy.",
-        "Final regret, paired by run. Holds where the 95 % interval of the mean of (rival - first) is above 0, "
-        "fails where it is below.",
+        "Final regret, paired by run. Holds where the simultaneous 95 % interval of the mean of (rival - first) is "
+        "above 0, fails where it is below.",
         partial(_less_regret, plan),
     )
     less_time = Claim(
         "less-time",
         f"{first.label} takes less time per round than every other policy.",
-        "Geometric mean of the paired ratios. Holds where its 95 % interval is below 1, fails where it is above.",
+        "Geometric mean of the paired ratios. Holds where its simultaneous 95 % interval is below 1, fails where it is "
+        "above.",
         partial(_less_time, plan),
     )
     return (less_regret, less_time, sublinear)
 
 
-def _less_regret(plan: OwnPlan, study: Study) -> list[Finding]:
+def _less_regret(plan: OwnPlan, study: Study, level: float) -> list[Finding]:
     (first, *rivals), findings = plan.policies, []
     own = study["regret"][*plan.place, str(first)].regret
     for rival in rivals:
-        margin = interval(study["regret"][*plan.place, str(rival)].regret - own)
+        margin = interval(study["regret"][*plan.place, str(rival)].regret - own, level)
         outcome = outcome_of([margin.side(0.0)], good="above", bad="below")
-        findings.append(Finding({"rival": str(rival)}, outcome, {f"{rival} minus {first}": margin}))
+        findings.append(Finding({"rival": str(rival)}, outcome, {f"{rival} minus {first}": margin}, [margin]))
     return findings
 
 
-def _less_time(plan: OwnPlan, study: Study) -> list[Finding]:
+def _less_time(plan: OwnPlan, study: Study, level: float) -> list[Finding]:
     (first, *rivals), findings = plan.policies, []
     own = study["time"][*plan.place, str(first)].microseconds
     for rival in rivals:
-        quotient = ratio(own, study["time"][*plan.place, str(rival)].microseconds)
+        quotient = ratio(own, study["time"][*plan.place, str(rival)].microseconds, level)
         outcome = outcome_of([quotient.side(1.0)], good="below", bad="above")
-        findings.append(Finding({"rival": str(rival)}, outcome, {f"{first} / {rival}": quotient}))
+        findings.append(Finding({"rival": str(rival)}, outcome, {f"{first} / {rival}": quotient}, [quotient]))
     return findings
 
 
-def _sublinear(plan: OwnPlan, study: Study) -> list[Finding]:
+def _sublinear(plan: OwnPlan, study: Study, level: float) -> list[Finding]:
     findings = []
     for policy in plan.policies:
-        slopes = interval(slope_ratio(study["regret"][*plan.place, str(policy)]))
+        slopes = interval(slope_ratio(study["regret"][*plan.place, str(policy)]), level)
         outcome = outcome_of([slopes.side(LINEAR_ABOVE)], good="below", bad="above")
-        findings.append(Finding({"policy": str(policy)}, outcome, {"late / middle slope": slopes}))
+        findings.append(Finding({"policy": str(policy)}, outcome, {"late / middle slope": slopes}, [slopes]))
     return findings

@@ -128,6 +128,11 @@ class Plan:
         raise NotImplementedError
 
     @property
+    def unjudged(self) -> str:
+        """Why no claim is judged, empty where claims are."""
+        return ""
+
+    @property
     def timed_rounds(self) -> int:
         """The length of a timed run: a sixteenth, since it is played alone."""
         return max(min(self.rounds, 1000), self.rounds // 16)

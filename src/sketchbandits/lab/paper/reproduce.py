@@ -6,10 +6,10 @@ Eight experiments, each a dictionary of keys and groups of runs; tables, figures
 name           key                                        what
 =============  =========================================  ======================================================
 ``regret``     (data set, normalize, policy)              the paper's four data sets, full horizon
-``time``       (data set, normalize, policy)              the same, timed alone
+``time``       (data set, normalize, policy)              the same, timed alone, in fewer runs
 ``long``       (data set, normalize)                      CS-LB alone, over ten times as many rounds
 ``arms``       (structure, N, normalize, policy)          the number of arms grows
-``sizes``      (scene, l, normalize) or (scene, normalize)  CS-LB with several l, and OFUL
+``sizes``      (scene, l or radius, normalize)            CS-LB with several l, and OFUL with either radius
 ``blocks``     (data, d, policy)                          DBSLinUCB and OFUL on full-rank and on low-rank data
 ``growth``     (engine, d, l)                             a round of CS-LB in many dimensions
 ``search``     (data set, N, policy)                      all with N arms, sketches with four times as many too
@@ -24,11 +24,17 @@ from typing import Any
 
 from sketchbandits import validate
 from sketchbandits.environments.generators import NORMALIZATIONS
+from sketchbandits.lab.experiments.scenes import Scene
 from sketchbandits.lab.experiments.study import Group, Groups, Plan
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.policies.registry import PolicySpec, parse_policies
 
-QUICK: dict[str, Any] = {"rounds": 10_000, "runs": 3, "normalize": ("max",)}  # a first impression
+QUICK: dict[str, Any] = {"rounds": 10_000, "runs": 3, "normalize": ("max",), "quick": True}  # a first impression
+UNJUDGED = "not judged in a quick run"
+# Intervals that hold together for all cases of a claim are wide: with the five runs of the paper more than twice as
+# wide as with ten.
+RUNS, TIMED_RUNS = 10, 5
+SEEN = (0, 2026)  # seeds of full runs after whose results a rule was changed
 
 # Policies as the paper prints them, which are slow: timed on a shorter run.
 AS_PRINTED = {
@@ -55,9 +61,11 @@ class PaperPlan(Plan):
 
     policies: tuple[PolicySpec, ...] = field(default_factory=lambda: parse_policies(",".join(paper.SHOWN)))
     rounds: int = paper.HORIZON
-    seed: int = 2026  # not the one that the rules were tried on
+    runs: int = RUNS
+    seed: int = 8191  # not among those that were `SEEN`
     datasets: tuple[int, ...] = tuple(paper.DATASETS)
     normalize: tuple[str, ...] = NORMALIZATIONS
+    quick: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,6 +77,15 @@ class PaperPlan(Plan):
             given = getattr(self, name)
             if len(set(given)) < len(given):
                 raise ValueError(f"{name} must be named once each, got {','.join(map(str, given))!r}")
+
+    @property
+    def unjudged(self) -> str:
+        """A quick run is too short to judge anything."""
+        return UNJUDGED if self.quick else ""
+
+    def timed(self, scene: Scene, policy: PolicySpec, rounds: int) -> Group:
+        """Runs that are timed alone, one after the other: no more than `TIMED_RUNS`, since times vary little."""
+        return self.group(scene, policy, rounds, timed=True)[:TIMED_RUNS]
 
     @property
     def as_printed_rounds(self) -> int:
@@ -108,7 +125,7 @@ def _time(plan: PaperPlan) -> Groups:
         if policy.name in AS_PRINTED:
             lengths[AS_PRINTED[policy.name]] = plan.as_printed_rounds
         for each, rounds in lengths.items():
-            groups[number, normalize, str(each)] = plan.group(scene, each, rounds, timed=True)
+            groups[number, normalize, str(each)] = plan.timed(scene, each, rounds)
     return groups
 
 
@@ -127,9 +144,9 @@ def _arms(plan: PaperPlan) -> Groups:
             group_size = n_arms // N_DIRECTIONS if structure == STRUCTURES[0] else 1
             for normalize in plan.normalize:
                 scene = paper.correlated(f"{structure}, N = {n_arms}", n_arms, 50, 5, group_size, normalize)
-                for kind in ("ucb1", "cslb", "oful"):
-                    key = (structure, n_arms, normalize, kind)
-                    groups[key] = plan.group(scene, PolicySpec(kind), max(1, plan.rounds // 2))
+                for policy in (PolicySpec("ucb1"), PolicySpec("cslb"), *paper.OFUL_READINGS.values()):
+                    key = (structure, n_arms, normalize, str(policy))
+                    groups[key] = plan.group(scene, policy, max(1, plan.rounds // 2))
     return groups
 
 
@@ -138,7 +155,8 @@ def _sizes(plan: PaperPlan) -> Groups:
     for name, (n_arms, dim, sketch_size, group_size) in SIZE_SCENES.items():
         for normalize in plan.normalize:
             scene = paper.correlated(name, n_arms, dim, sketch_size, group_size, normalize)
-            groups[name, normalize] = plan.group(scene, PolicySpec("oful"))
+            for radius, oful in paper.OFUL_READINGS.items():
+                groups[name, radius, normalize] = plan.group(scene, oful)
             for l in SKETCH_SIZES:
                 if l <= dim:
                     own = PolicySpec("cslb", (("sketch_size", l),))
@@ -152,7 +170,7 @@ def _blocks(plan: PaperPlan) -> Groups:
         for data, group_size in (("full rank", 1), ("rank 10", 2 * d // 10)):
             scene = paper.correlated(f"{data}, d = {d}", 2 * d, d, 5, group_size, "unit")
             for kind in ("dbslinucb", "oful"):
-                groups[data, d, kind] = plan.group(scene, PolicySpec(kind), plan.as_printed_rounds, timed=True)
+                groups[data, d, kind] = plan.timed(scene, PolicySpec(kind), plan.as_printed_rounds)
     return groups
 
 
@@ -161,11 +179,10 @@ def _growth(plan: PaperPlan) -> Groups:
     # A round of the cheap engine takes a tenth of a microsecond: it needs more of them to be measured.
     rounds = {"sketch": max(10, plan.rounds // 400), "coordinates": max(10, plan.rounds)}
     return {
-        (engine, d, l): plan.group(
+        (engine, d, l): plan.timed(
             paper.correlated(f"d = {d}, l = {l}", 2 * l, d, l, 1, "unit"),
             PolicySpec("cslb", (("engine", engine),)),
             rounds[engine],
-            timed=True,
         )
         for engine in ENGINES
         for d, l in cells
@@ -181,5 +198,5 @@ def _search(plan: PaperPlan) -> Groups:
             for kind in AS_PRINTED if n == n_arms else ("soful", "cbscfd"):
                 for policy in (PolicySpec(kind), AS_PRINTED[kind]):
                     key = (number, n, str(policy))
-                    groups[key] = plan.group(scene, policy, plan.as_printed_rounds, timed=True)
+                    groups[key] = plan.timed(scene, policy, plan.as_printed_rounds)
     return groups

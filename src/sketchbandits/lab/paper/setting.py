@@ -2,15 +2,19 @@
 
 **Reference** Yang, Xie and Lian, "Efficient Linear Bandits via Cluster-Aware Sketching", "Experimental Setup".
 **Departures** The paper prints neither ``delta`` nor the horizon: here 0.01 and 200,000 rounds. `correlated_arms` names
-the gaps in its description of the arms; ``normalize`` holds both readings of its scaling.
+the gaps in its description of the arms; ``normalize`` holds both readings of its scaling, `OFUL_READINGS` both of the
+radius of OFUL.
 """
 
 from sketchbandits import validate
 from sketchbandits.lab.experiments.scenes import Model, Scene
+from sketchbandits.policies.registry import PolicySpec
 
 HORIZON = 200_000  # rounds; below it the order of the policies is not yet the one that the paper claims
 POLICIES = ("cslb", "oful", "soful", "cbscfd", "ucb1")
-SHOWN = (*POLICIES, "multiscale")  # what is played by default: also what the paper leaves as future work
+OFUL_READINGS = {"closed": PolicySpec("oful"), "logdet": PolicySpec("oful", (("radius", "logdet"),))}
+# What is played by default: also the other reading of OFUL, and what the paper leaves as future work.
+SHOWN = (*POLICIES, str(OFUL_READINGS["logdet"]), "multiscale")
 
 # Its number: N, d, l and m^l.
 DATASETS = {1: (60, 50, 5, 1), 2: (100, 50, 10, 1), 3: (100, 50, 10, 2), 4: (200, 50, 5, 10)}

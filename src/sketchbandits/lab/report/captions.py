@@ -122,14 +122,19 @@ def _about_arms(plan: Plan, study: Study, shown: Sequence[tuple[Any, str]]) -> t
 def _about_sizes(plan: Plan, study: Study, shown: Sequence[tuple[Any, str]]) -> tuple[str, str]:
     sizes, readings = study["sizes"], []
     for name, normalize in dict.fromkeys((key[0], key[-1]) for key in sizes):
-        means = {key[1]: sizes[key].regret.mean() for key in sizes if len(key) == 3 and key[::2] == (name, normalize)}
+        means = {
+            key[1]: sizes[key].regret.mean()
+            for key in sizes
+            if isinstance(key[1], int) and key[::2] == (name, normalize)
+        }
         best = min(means, key=means.__getitem__)
-        share = times(sizes[name, normalize].regret.mean(), means[best])
+        share = times(sizes[name, "closed", normalize].regret.mean(), means[best])
         scene = f"({name})" if name.isdigit() else "N = {}, d = {}".format(*SIZE_SCENES[name])
         readings.append(f"{scene} {normalize}: least at l = {best}, {share} of OFUL's")
     caption = (
-        f"Regret of CS-LB over that of OFUL after {plan.rounds:,} rounds, for l = {listed(SKETCH_SIZES)} as far as "
-        f"l ≤ d: {mean_of(plan, ' (geometric) with its 95 % interval')}. Shaded: l√K < d."
+        f"Regret of CS-LB over that of OFUL (closed radius) after {plan.rounds:,} rounds, for l = "
+        f"{listed(SKETCH_SIZES)} as far as l ≤ d: {mean_of(plan, ' (geometric) with its 95 % interval')}. Shaded: l√K "
+        "< d."
     )
     return caption, f"{'; '.join(readings)}."
 

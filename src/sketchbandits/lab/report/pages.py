@@ -17,6 +17,7 @@ from sketchbandits.lab.report.making import (
     own_command,
     paper_command,
     readings,
+    rules_history,
     scene_facts,
     scene_name,
 )
@@ -25,6 +26,8 @@ from sketchbandits.lab.report.verdicts import shown_verdicts, tally
 from sketchbandits.lab.report.wording import dataset_names, number, place_if_any, policy_names, runs_in_words
 from sketchbandits.lab.verdict import Verdict
 
+OWN_RULES = "The rules are part of the library: nothing in them was chosen for these runs."
+QUICK_RUN = "This was a quick run, for a first impression: it judges no claim, since a full run may contradict it."
 PAPER = "Yang, Xie and Lian, “Efficient Linear Bandits via Cluster-Aware Sketching”"
 
 
@@ -32,7 +35,7 @@ def paper_report(plan: PaperPlan, study: Study, verdicts: Sequence[Verdict], fig
     """The page of `reproduce`; ``figures`` are files by name, of which the SVG ones are shown."""
     sweeps = {"sweeps.csv": "every run of the other experiments"}
     sections = [
-        Section("Verdicts", "verdicts.html", shown_verdicts(verdicts)),
+        Section("Verdicts", "verdicts.html", shown_verdicts(verdicts, rules_history(plan))),
         Section("Figures", "figures.html", captioned(plan, study, figures)),
         Section("Regret", "tables.html", regret_table(plan, study)),
         Section("Time", "tables.html", time_tables(plan, study)),
@@ -47,7 +50,7 @@ def own_report(plan: OwnPlan, study: Study, verdicts: Sequence[Verdict], figures
     """The page of `simulate`."""
     sections = [
         Section("What was played", "definitions.html", scene_facts(plan)),
-        Section("Verdicts", "verdicts.html", shown_verdicts(verdicts)),
+        Section("Verdicts", "verdicts.html", shown_verdicts(verdicts, OWN_RULES)),
         Section("Figures", "figures.html", captioned(plan, study, figures)),
         Section("Regret and time", "tables.html", own_table(plan, study)),
         Section("How it was made", "making.html", how_it_was_made(study, own_command(plan), {})),
@@ -60,12 +63,12 @@ def _paper_abstract(plan: PaperPlan, study: Study, verdicts: Sequence[Verdict]) 
         "both readings of the normalisation" if len(plan.normalize) > 1 else f"the normalisation {plan.normalize[0]}"
     )
     short = f" (the rules are meant for {paper.HORIZON:,})" if plan.rounds < paper.HORIZON else ""
+    judges = f", and judges {len(verdicts)} claims" if not plan.unjudged else ""
     return [
-        f"This page reruns the numerical experiments of {PAPER}, and judges {len(verdicts)} claims by rules fixed "
-        "before the runs were played.",
+        f"This page reruns the numerical experiments of {PAPER}{judges}.",
         f"{policy_names(plan)} played {plan.rounds:,} rounds{short} of {dataset_names(plan.datasets)} under {norms}, "
         f"{runs_in_words(plan)} each; further experiments vary the number of arms, the sketch size and the dimension.",
-        f"Of the claims, {tally(verdicts)}.",
+        f"Of the claims, {tally(verdicts)}." if not plan.unjudged else QUICK_RUN,
         _leaders_sentence(study),
         _times_sentence(study),
     ]
@@ -74,7 +77,7 @@ def _paper_abstract(plan: PaperPlan, study: Study, verdicts: Sequence[Verdict]) 
 def _own_abstract(plan: OwnPlan, study: Study, verdicts: Sequence[Verdict]) -> list[str]:
     return [
         f"{policy_names(plan)} played {plan.rounds:,} rounds on {scene_name(plan)}, {runs_in_words(plan)} each.",
-        f"Of the claims, whose rules were fixed before the runs were played, {tally(verdicts)}.",
+        f"Of the claims, {tally(verdicts)}.",
         _leaders_sentence(study),
         _times_sentence(study),
     ]

@@ -31,8 +31,8 @@ def table_files(study: Study, verdicts: Sequence[Verdict]) -> dict[str, bytes]:
 def summary(study: Study) -> "polars.DataFrame":
     """``summary.csv``: dataset, normalize, policy, run, rounds, regret, timed_rounds, seconds, warmup_seconds.
 
-    ``seconds`` is the play time of ``timed_rounds`` rounds, played alone. A policy as the paper prints it, which is
-    slow, is played in the timed run only, and its regret is the one at the end of that.
+    ``seconds`` is the play time of ``timed_rounds`` rounds, played alone; empty for a run that was not timed. A policy
+    as the paper prints it, which is slow, is played in the timed runs only, and its regret is the one at their end.
     """
     import polars  # a tenth of a second that `--help` need not wait
 
@@ -43,7 +43,8 @@ def _summary_rows(study: Study) -> Iterator[dict[str, Any]]:
     for key, timed in study["time"].items():
         dataset, normalize, policy = key
         played = study["regret"][key] if key in study["regret"].groups else timed
-        for run, (outcome, clock) in enumerate(zip(played.outcomes, timed.outcomes, strict=True)):
+        for run, outcome in enumerate(played.outcomes):
+            clock = timed.outcomes[run] if run < len(timed.outcomes) else None
             yield {
                 "dataset": str(dataset),
                 "normalize": normalize,
@@ -51,9 +52,9 @@ def _summary_rows(study: Study) -> Iterator[dict[str, Any]]:
                 "run": run,
                 "rounds": outcome.rounds,
                 "regret": float(outcome.regret[-1]),
-                "timed_rounds": clock.rounds,
-                "seconds": clock.seconds,
-                "warmup_seconds": clock.warmup_seconds,
+                "timed_rounds": clock and clock.rounds,
+                "seconds": clock and clock.seconds,
+                "warmup_seconds": clock and clock.warmup_seconds,
             }
 
 

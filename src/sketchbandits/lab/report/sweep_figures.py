@@ -11,6 +11,7 @@ from sketchbandits.kernels.linalg import Floats
 from sketchbandits.lab import drawing, palette
 from sketchbandits.lab.experiments.study import Experiment
 from sketchbandits.lab.intervals import Interval, ratio
+from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.reproduce import (
     ARM_COUNTS,
     AS_PRINTED,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Annotation
 
 MARKERS = {"ucb1": "o", "cslb": "s", "oful": "^"}
+ARMS_SHOWN = (PolicySpec("cslb"), PolicySpec("ucb1"), *paper.OFUL_READINGS.values())
 
 
 def _arms(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
@@ -38,10 +40,11 @@ def _arms(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
     figure = drawing.panels(columns, rows.values(), "cumulative regret", "number of arms N", sharey=True)
     names = []
     for ax, (normalize, structure) in zip(figure.axes, product(rows, STRUCTURES), strict=True):
-        for aside, kind in zip((0.96, 1.0, 1.04), ("cslb", "ucb1", "oful"), strict=True):
-            policy = PolicySpec(kind)
+        for aside, policy in zip((0.94, 0.98, 1.02, 1.06), ARMS_SHOWN, strict=True):
+            kind = str(policy)
             regrets = [experiment[structure, n, normalize, kind].regret for n in ARM_COUNTS]
-            style = {"marker": MARKERS[kind], "label": policy.label}
+            line = palette.line_of(policy)
+            style = {"marker": MARKERS[policy.name], "label": policy.label, "linestyle": line}
             ends = _spread_line(ax, ARM_COUNTS, regrets, palette.colour_of(policy), aside, **style)
             if ends:
                 names.append(drawing.name_curve(ax, *ends[1], policy.label, palette.colour_of(policy)))
@@ -56,7 +59,7 @@ def _sizes(experiment: Experiment, rows: Mapping[str, str]) -> "Figure":
     figure = drawing.panels(columns, rows.values(), "regret, CS-LB / OFUL", "sketch size l", sharey="row")
     for ax, (normalize, name) in zip(figure.axes, product(rows, SIZE_SCENES), strict=True):
         sizes = [l for l in SKETCH_SIZES if (name, l, normalize) in experiment.groups]
-        rival = experiment[name, normalize].regret
+        rival = experiment[name, "closed", normalize].regret
         found = [_positive_ratio(experiment[name, l, normalize].regret, rival) for l in sizes]
         _intervals(ax, sizes, found)
         drawing.size_axes([ax], sizes)

@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 from sketchbandits.lab.intervals import Interval
 from sketchbandits.lab.report.page import Table
 from sketchbandits.lab.report.wording import NONE, decimals, fixed, listed, named, number
-from sketchbandits.lab.verdict import FAILS, HOLDS, NOT_JUDGED, UNDECIDED, VACUOUS, Finding, Verdict
+from sketchbandits.lab.verdict import DEPENDS, FAILS, HOLDS, NOT_JUDGED, UNDECIDED, VACUOUS, Finding, Verdict
 
-MARKS = {HOLDS: "✓", FAILS: "✕", "depends": "◐", UNDECIDED: "?", VACUOUS: "○", NOT_JUDGED: NONE}
+MARKS = {HOLDS: "✓", FAILS: "✕", DEPENDS: "◐", UNDECIDED: "?", VACUOUS: "○", NOT_JUDGED: NONE}
 PHRASES = {
     HOLDS: ("holds", "hold"),
     FAILS: ("fails", "fail"),
-    "depends": ("depends on the case", "depend on the case"),
+    DEPENDS: ("depends on the case", "depend on the case"),
     UNDECIDED: ("is undecided", "are undecided"),
     VACUOUS: ("is vacuous", "are vacuous"),
     NOT_JUDGED: ("was not judged", "were not judged"),
 }
-LONG = 100  # characters; a longer explanation of a verdict goes below its row
+LONG = 140  # characters; a longer explanation of a verdict goes below its row
 LINE = 40  # characters; longer decisive figures have one line per group of cases
 FEW = 3  # cases that the decisive figures name one by one
 
@@ -84,14 +84,30 @@ class ShownVerdict(NamedTuple):
     evidence: Table | None
 
 
-def shown_verdicts(verdicts: Sequence[Verdict]) -> list[ShownVerdict]:
-    """Every claim with its verdict, decisive figures, rule and evidence."""
-    return [_shown(verdict) for verdict in verdicts]
+class ShownVerdicts(NamedTuple):
+    """All claims, after sentences that say how they are judged."""
+
+    notes: Sequence[str]
+    verdicts: Sequence[ShownVerdict]
+
+
+HOW = (
+    "A claim is judged case by case. It holds, or fails, where more than half of its cases do and none does the "
+    "opposite; it depends on the case where some hold and others fail; else it is undecided. It is vacuous where the "
+    "cases could not have failed. The numbers of cases follow the word.",
+    "The intervals that decide one claim have a higher level each (Bonferroni), so that all of them together have 95 "
+    "%: a claim with many cases is not refuted, or confirmed, by the one that chance makes stand out.",
+)
+
+
+def shown_verdicts(verdicts: Sequence[Verdict], history: str) -> ShownVerdicts:
+    """Every claim with its verdict, decisive figures, rule and evidence; ``history`` says how old the rules are."""
+    return ShownVerdicts((*HOW, history), [_shown(verdict) for verdict in verdicts])
 
 
 def _shown(verdict: Verdict) -> ShownVerdict:
     text = named(verdict.text)
-    short = text if len(text) <= LONG else text.split(":")[0]
+    short = text if len(text) <= LONG else named(verdict.phrase(short=True))
     return ShownVerdict(
         id=verdict.claim.id,
         statement=verdict.claim.statement,
@@ -149,7 +165,16 @@ def _evidence(verdict: Verdict) -> Table:
             figures = ["; ".join(f"{named(name)} {figure}" for name, figure in pairs)]
         rows.append([*map(named, finding.case.values()), finding.outcome, *figures])
     headings = [*case, "outcome", *(map(named, names) if alike else ["figures"])]
-    return Table("Case by case; means with their 95 % intervals", headings, rows, text_columns=len(case) + 1)
+    return Table(f"Case by case{_about_intervals(verdict)}", headings, rows, text_columns=len(case) + 1)
+
+
+def _about_intervals(verdict: Verdict) -> str:
+    if verdict.level is None:
+        return ""
+    if verdict.family == 1:
+        return f"; means with {verdict.level:.0%} intervals".replace("%", " %")
+    level = f"{100 * verdict.level:.4g} %"
+    return f"; means with intervals of level {level}: the {verdict.family} that decide hold together with 95 %"
 
 
 def tally(verdicts: Sequence[Verdict]) -> str:

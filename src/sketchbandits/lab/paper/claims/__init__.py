@@ -1,8 +1,8 @@
-"""The paper's claims, each with a rule fixed before anything was played, and their verdicts."""
+"""The paper's claims, each with the rule by which it is judged, and their verdicts."""
 
 from sketchbandits.lab.paper.claims import cost, regret, structure
-from sketchbandits.lab.verdict import Claim, Finding, Verdict, judge
+from sketchbandits.lab.verdict import Claim, Finding, Verdict, judge, judged
 
-__all__ = ["CLAIMS", "Claim", "Finding", "Verdict", "judge"]
+__all__ = ["CLAIMS", "Claim", "Finding", "Verdict", "judge", "judged"]
 
 CLAIMS = (*regret.CLAIMS, *structure.CLAIMS, *cost.CLAIMS)
