@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-FORMAT = 2
+FORMAT = 3
 _FUNCTION = "<function>"
 _DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, LookupError, EOFError, TypeError, AttributeError, SyntaxError)
 

@@ -13,15 +13,18 @@
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, Ints, add_exactly, tied_argmax
 from sketchbandits.policies.changing_arms import OneFit, columns, widened
+from sketchbandits.policies.format_2 import arms_with_rewards, begin_to_watch
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.pending.rule import PULLS, WIDTH2, PendingBounds, new_bounds, register_model
 from sketchbandits.policies.rounds import DONE, LOST, SUM, register
+from sketchbandits.policies.scatter import SEEN, note, nothing_seen
+from sketchbandits.snapshot import Saved
 
 MEAN, SPREAD = range(2)  # SPREAD: 1/sqrt(n), +inf before the first reward
 ROUND = 0
@@ -37,15 +40,18 @@ class UCB1State(NamedTuple):
     factor: Annotated[Floats, "1"]  # R sqrt(c)
     closed: Annotated[Floats, "n"]  # per arm 0, or -inf once it is removed
     work: Annotated[Floats, "n"]
+    seen: Annotated[NDArray[Any], "1", SEEN]
 
 
 @kernel
 def absorb(state: UCB1State, arm: int, reward: float) -> int:
     """Record a reward in the arm's mean."""
     stats = state.stats
+    n = state.counts[arm]
+    note(state.seen[0], n, stats[SUM, arm] + stats[LOST, arm], reward)
     state.clock[ROUND] += 1
     state.counts[arm] += 1
-    n = state.counts[arm]
+    n += 1
     add_exactly(stats, SUM, arm, reward)
     stats[MEAN, arm] = (stats[SUM, arm] + stats[LOST, arm]) / n
     stats[SPREAD, arm] = 1.0 / np.sqrt(n)
@@ -143,6 +149,7 @@ class UCB1(OneFit):
                 factor=np.array([noise * np.sqrt(exploration)]),
                 closed=np.zeros(n),
                 work=np.zeros(n),
+                seen=nothing_seen(),
             )
 
     def _with_arms(self, arms: Floats) -> UCB1State:
@@ -174,6 +181,12 @@ class UCB1(OneFit):
     def _pending_bounds(self) -> PendingBounds:
         stats = np.stack([self.state.stats[MEAN], self.state.stats[SPREAD] ** 2])
         return new_bounds(Counts(self.state.counts), stats, radius_of(self.state))
+
+    @classmethod
+    def _converted(cls, saved: Saved) -> Saved:
+        if saved.format < 3:
+            begin_to_watch(saved, arms_with_rewards(saved))
+        return saved
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

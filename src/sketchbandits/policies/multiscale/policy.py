@@ -46,6 +46,7 @@ from sketchbandits.policies.cslb.changing_clusters import (
 )
 from sketchbandits.policies.cslb.coordinates import Setting, build
 from sketchbandits.policies.cslb.format_1 import convert_clusters
+from sketchbandits.policies.cslb.format_2 import watch_clusters
 from sketchbandits.policies.cslb.freeing import Plan
 from sketchbandits.policies.cslb.layout import (
     ARM_AT,
@@ -368,6 +369,8 @@ class MultiscaleCSLB(ContextualForm, ChangingClusters):
         if saved.format == 1:
             convert_clusters(saved, "coordinates", "full")
             convert_scales(saved)
+        if saved.format < 3:
+            watch_clusters(saved)
         return saved
 
     def _check_indices(self, saved: Saved) -> None:
