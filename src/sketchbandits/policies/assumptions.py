@@ -5,8 +5,8 @@ inequality, with probability ``1 - alpha'`` at all rounds n at once,
 
     lambda sum_t e_t^2 <= R^2 (n/2 ln(1/(1 - 2 lambda)) + ln(1/alpha'))
 
-and the scatter within arms (`policies.scatter`) is at most ``sum_t e_t^2``, however arms were chosen. Each doubling of n
-has a lambda and a share ``alpha/(j (j + 1))`` of its own. The *least noise* is the R that makes this an equality.
+and the scatter within arms (`policies.scatter`) is at most ``sum_t e_t^2``, however arms were chosen. Each doubling of
+n has a lambda and a share ``alpha/(j (j + 1))`` of its own. The *least noise* is the R that makes this an equality.
 
 **Norm** ``||theta*||`` is at least the mean of an arm's own rewards, less its confidence width, over ``||x||``; and at
 least the least norm in a confidence ellipsoid of all rewards. Both have the width that the larger of the noise given
@@ -100,9 +100,7 @@ class Norm(NamedTuple):
 NO_NORM = Norm(0.0, 0.0)
 
 
-def diagnose(
-    evidence: Evidence, assumed: dict[str, float], norm: Callable[[float, float], Norm | None]
-) -> Diagnostics:
+def diagnose(evidence: Evidence, assumed: dict[str, float], norm: Callable[[float, float], Norm | None]) -> Diagnostics:
     """Compare the parameters ``assumed`` with what was seen; ``norm(noise, theta_norm)`` bounds the latter."""
     noise, theta_norm = assumed.get("noise"), assumed.get("theta_norm")
     least, seen = least_noise(evidence), None
@@ -117,9 +115,7 @@ def diagnose(
         suggestion = rounded_up(ROOM * max(found.least, found.shown))
         violated.append(Violation("theta_norm", theta_norm, found.least, suggestion))
     least_norm = None if found is None else found.least
-    return Diagnostics(
-        evidence.rewards, evidence.freedom, noise, seen, least, theta_norm, least_norm, tuple(violated)
-    )
+    return Diagnostics(evidence.rewards, evidence.freedom, noise, seen, least, theta_norm, least_norm, tuple(violated))
 
 
 def least_noise(evidence: Evidence) -> float | None:
@@ -172,7 +168,7 @@ def norm_of_arms(norms: Floats, counts: Ints, sums: Floats, noise: float) -> Nor
 def norm_of_fit(rows: Floats, counts: Ints, sums: Floats, noise: float, theta_norm: float) -> Norm:
     """By a ridge fit of all rewards, given as counts and sums of the arms ``rows`` that have any."""
     if rows.shape[1] > rows.shape[0]:  # coordinates in the span of the arms
-        rows = np.linalg.qr(rows.T, mode="r").T
+        rows = np.linalg.qr(rows.T).R.T
     V, target = rows.T @ (rows * counts[:, None]), rows.T @ sums
     ridge = max((noise / theta_norm) ** 2, 1e-6 * float((rows**2).sum(axis=1).max(initial=0.0)))
     if not (math.isfinite(ridge) and ridge > 0.0 and np.isfinite(V).all() and np.isfinite(target).all()):

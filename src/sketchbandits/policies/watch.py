@@ -86,7 +86,7 @@ class Watched(Guarded):
             self._warn()
 
     def _warn(self) -> None:
-        """Each parameter once; where warnings are errors, the first is raised and the other is left to a later check."""
+        """Warn of each parameter once; where warnings are errors, a second one is left to a later check."""
         if not self.assumption_warnings or self.diagnosed is None:
             return
         for violation in self.diagnosed.violated:
