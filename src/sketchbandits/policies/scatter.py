@@ -34,6 +34,16 @@ def note(seen: Any, n: int, total: float, reward: float) -> None:
     seen["freedom"] += 1.0
 
 
+@inlined_kernel
+def note_between(seen: Any, n: int, before: float, after: float, reward: float) -> None:
+    """`note` for a policy that keeps means: the n-th reward has moved its arm's mean from ``before`` to ``after``."""
+    if n == 1:
+        seen["firsts"] += 1.0
+        return
+    seen["squares"] += (reward - before) * (reward - after)
+    seen["freedom"] += 1.0
+
+
 def nothing_seen() -> NDArray[Any]:
     """The record before the first reward."""
     return np.zeros(1, SEEN)

@@ -23,7 +23,7 @@ from sketchbandits.policies.format_2 import arms_with_rewards, begin_to_watch
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.pending.rule import PULLS, WIDTH2, PendingBounds, new_bounds, register_model
 from sketchbandits.policies.rounds import DONE, LOST, SUM, register
-from sketchbandits.policies.scatter import SEEN, note, nothing_seen
+from sketchbandits.policies.scatter import SEEN, note_between, nothing_seen
 from sketchbandits.snapshot import Saved
 
 MEAN, SPREAD = range(2)  # SPREAD: 1/sqrt(n), +inf before the first reward
@@ -47,14 +47,13 @@ class UCB1State(NamedTuple):
 def absorb(state: UCB1State, arm: int, reward: float) -> int:
     """Record a reward in the arm's mean."""
     stats = state.stats
-    n = state.counts[arm]
-    note(state.seen[0], n, stats[SUM, arm] + stats[LOST, arm], reward)
     state.clock[ROUND] += 1
     state.counts[arm] += 1
-    n += 1
+    n, before = state.counts[arm], stats[MEAN, arm]
     add_exactly(stats, SUM, arm, reward)
     stats[MEAN, arm] = (stats[SUM, arm] + stats[LOST, arm]) / n
     stats[SPREAD, arm] = 1.0 / np.sqrt(n)
+    note_between(state.seen[0], n, before, stats[MEAN, arm], reward)
     return DONE
 
 

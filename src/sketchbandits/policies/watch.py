@@ -79,11 +79,19 @@ class Watched(Guarded):
 
     @exclusive
     def _check_assumptions(self) -> None:
-        recorded = 0 if self._seen is None else self._evidence().rewards
+        if self._seen is None:
+            self._until_check = FIRST_CHECK
+            return
+        self.renew_diagnosis()
+        self._warn()
+
+    @exclusive
+    def renew_diagnosis(self) -> Diagnostics:
+        """Check now, without a warning; at most about as long as a few thousand rewards take to record."""
+        recorded = self._evidence().rewards
         self._until_check = max(FIRST_CHECK, recorded)
-        if recorded >= FIRST_CHECK:
-            self.diagnosed = self._diagnosis(max(CHEAP, PER_REWARD * recorded))
-            self._warn()
+        self.diagnosed = self._diagnosis(max(CHEAP, PER_REWARD * recorded))
+        return self.diagnosed
 
     def _warn(self) -> None:
         """Warn of each parameter once; where warnings are errors, a second one is left to a later check."""
