@@ -46,7 +46,7 @@ class Violation(NamedTuple):
 class Diagnostics(NamedTuple):
     """What a policy's own rewards say of its parameters; None where nothing can be said, or nothing is assumed.
 
-    ``noise_seen`` is the standard deviation of rewards around their arm's mean (of contexts: around the fit), with
+    ``rewards`` are those of the arms that there are. ``noise_seen`` is the standard deviation of rewards around their arm's mean (of contexts: around the fit), with
     ``freedom`` degrees of freedom. ``least_noise`` and ``least_theta_norm`` are confidence limits: the parameters are
     larger, or something very improbable has happened. Rewards of before a state file of an older format, or of before
     rewards were taken back in the service, do not count in ``freedom``.
@@ -91,7 +91,7 @@ class LeastSquares(NamedTuple):
 
 
 class Norm(NamedTuple):
-    """A lower confidence limit of the parameter's norm, and an estimate of the norm that some arms show."""
+    """A lower confidence limit of the parameter's norm, and an estimate of it."""
 
     least: float
     shown: float
@@ -198,5 +198,4 @@ def _least_in_ellipsoid(values: Floats, center: Floats, beta: float) -> Norm:
         inside = float((values * center**2 / (1.0 + math.exp(middle) * values) ** 2).sum()) <= beta**2
         low, high = (low, middle) if inside else (middle, high)
     weight = math.exp(low) * values
-    least = float(np.linalg.norm(weight * center / (1.0 + weight)))
-    return Norm(least, least)
+    return Norm(float(np.linalg.norm(weight * center / (1.0 + weight))), float(np.linalg.norm(center)))

@@ -33,6 +33,9 @@ class Policy(Watched):
     ``with self._warm_up():`` and implement `bounds`, `estimates`, `_pending_bounds` and `_state_type`; the fields of
     the state's type say what a saved file must hold (`sketchbandits.snapshot`). Its kernels let `scatter.note` see each
     reward, in the record that `_seen` names.
+
+    A ``noise`` or ``theta_norm`` that its rewards contradict is reported once, as an `AssumptionWarning`; `diagnostics`
+    says at any time what was given, what was seen and what would fit.
     """
 
     #: Whether `simulate` and the service pass pending decisions to the policy unless asked otherwise: True
