@@ -46,9 +46,10 @@ class Violation(NamedTuple):
 class Diagnostics(NamedTuple):
     """What a policy's own rewards say of its parameters; None where nothing can be said, or nothing is assumed.
 
-    ``rewards`` are those of the arms that there are. ``noise_seen`` is the standard deviation of rewards around their arm's mean (of contexts: around the fit), with
-    ``freedom`` degrees of freedom. ``least_noise`` and ``least_theta_norm`` are confidence limits: the parameters are
-    larger, or something very improbable has happened. Rewards of before a state file of an older format, or of before
+    ``rewards`` are those of the arms that there are. ``noise_seen`` is the standard deviation of rewards around their
+    arm's mean (of contexts: around the fit), with ``freedom`` degrees of freedom. ``least_noise`` and
+    ``least_theta_norm`` are confidence limits: the parameters are larger, or something very improbable has happened.
+    Rewards of before a state file of an older format, or of before
     rewards were taken back in the service, do not count in ``freedom``.
     """
 

@@ -29,8 +29,9 @@ def note(seen: Any, n: int, total: float, reward: float) -> None:
     if n == 0:
         seen["firsts"] += 1.0
         return
-    error = n * reward - total
-    seen["squares"] += error * error / (n * (n + 1.0))
+    count = float(n)
+    error = count * reward - total
+    seen["squares"] += error * error / (count * (count + 1.0))
     seen["freedom"] += 1.0
 
 
