@@ -19,6 +19,8 @@ Details the specification leaves open, as read here:
 * LinTS: beta_t in v is OFUL's (named by `radius`), t = n + 1 in delta_t; the root of V^-1 is the symmetric one.
 """
 
+from fractions import Fraction
+
 import mpmath
 import numpy as np
 
@@ -937,3 +939,23 @@ class StreamingMultiscale:
             if np.linalg.norm(u - basis.T @ (basis @ u)) <= self.tol:
                 return basis
         return None
+
+
+class Scatter:
+    """How rewards scatter around the mean of their arm: every reward kept, in exact fractions."""
+
+    def __init__(self, n_arms):
+        self.rewards = [[] for _ in range(n_arms)]
+
+    def record(self, arms, rewards):
+        for arm, reward in zip(arms, rewards, strict=True):
+            self.rewards[arm].append(Fraction(reward))
+
+    @property
+    def freedom(self):
+        return sum(len(own) - 1 for own in self.rewards if own)
+
+    @property
+    def variance(self):
+        squares = sum(sum((y - sum(own) / len(own)) ** 2 for y in own) for own in self.rewards if own)
+        return float(squares / self.freedom)

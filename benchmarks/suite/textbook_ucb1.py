@@ -61,6 +61,8 @@ register(TextbookState, absorb=absorb, choose=choose, loop=_loop)
 class TextbookUCB1(UCB1):
     """UCB1 with its bound evaluated as printed; the library's keeps ``1/sqrt(n_i)``, which is faster."""
 
+    _seen = None  # it does not watch its assumptions
+
     def __init__(self, arms: ArrayLike, *, noise: float = 1.0, exploration: float = 2.0) -> None:
         super().__init__(arms, noise=noise, exploration=exploration)
         n = self.n_arms

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, MultiscaleCSLB
+from sketchbandits.policies.assumptions import AssumptionWarning, Diagnostics
 from sketchbandits.results import Result
 from sketchbandits.simulate import simulate
 
@@ -20,7 +21,9 @@ __all__ = [
     "OFUL",
     "SOFUL",
     "UCB1",
+    "AssumptionWarning",
     "DBSLinUCB",
+    "Diagnostics",
     "LinTS",
     "LinUCB",
     "MultiscaleCSLB",

@@ -15,18 +15,20 @@ from sketchbandits import CBRAP, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, Mu
 from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
 from sketchbandits.policies.streaming.policy import ContextualMultiscale
+from sketchbandits.sketches.base import SHRUNK
 from sketchbandits.snapshot import FORMAT, leaves
 
-# Written by version 0.1.0, whose files have format 1: one state of every variant of the catalogue, and how it goes on.
-OLD = zipfile.ZipFile(Path(__file__).parent / "data" / "states_format_1.zip")
-EXPECTED = json.loads(OLD.read("expected.json"))
-LATER = {"oful-capped", "contextual-oful-mixture"}  # variants that version 0.1.0 did not have
+# One state of every variant of the catalogue in each older format, and how it goes on. Version 0.1.0 wrote format 1.
+OLD = {n: zipfile.ZipFile(Path(__file__).parent / "data" / f"states_format_{n}.zip") for n in (1, 2)}
+EXPECTED = {n: json.loads(file.read("expected.json")) for n, file in OLD.items()}
+LATER = {"oful-capped", "contextual-oful-mixture"}  # variants that those versions did not have
 CONTEXTUAL_CLASSES = {cls.__name__: cls for cls in (ContextualRidge, ContextualSketch, ContextualMultiscale)}
 N, D = 14, 6
 
 
-def test_every_variant_of_the_catalogue_has_an_old_file():
-    assert set(EXPECTED) >= {*POLICIES, *(f"contextual-{name}" for name in CONTEXTUAL)} - LATER
+@pytest.mark.parametrize("old", OLD)
+def test_every_variant_of_the_catalogue_has_an_old_file(old):
+    assert set(EXPECTED[old]) >= {*POLICIES, *(f"contextual-{name}" for name in CONTEXTUAL)} - LATER
 
 
 def go_on(policy):
@@ -49,15 +51,19 @@ def go_on_with_contexts(policy):
     return choices, [*bounds, policy.bounds(np.eye(D))]
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_a_file_of_format_1_goes_on_with_the_same_choices(name, tmp_path):
-    path, expected = tmp_path / "state.npz", EXPECTED[name]
-    path.write_bytes(OLD.read(f"{name}.npz"))
+@pytest.mark.parametrize(("old", "name"), [(old, name) for old, names in EXPECTED.items() for name in names])
+def test_a_file_of_an_older_format_goes_on_with_the_same_choices(old, name, tmp_path):
+    path, expected = tmp_path / "state.npz", EXPECTED[old][name]
+    path.write_bytes(OLD[old].read(f"{name}.npz"))
     contextual = name.startswith("contextual")
     cls = CONTEXTUAL_CLASSES[expected["class"]] if contextual else getattr(sketchbandits, expected["class"])
-    choices, bounds = (go_on_with_contexts if contextual else go_on)(cls.load(path))
+    policy = cls.load(path)
+    assert policy.diagnostics().freedom == 0  # what was recorded before is not known
+    choices, bounds = (go_on_with_contexts if contextual else go_on)(policy)
     assert choices == expected["choices"]
     np.testing.assert_allclose(bounds, expected["bounds"], rtol=1e-9)
+    lossy = isinstance(policy, ContextualSketch) and policy.state.sketch.level[SHRUNK] > 0  # no least squares any more
+    assert (policy._seen["freedom"][0] > 0) == (not lossy)
 
 
 def arms():
@@ -158,9 +164,9 @@ def test_a_missing_array_and_a_later_format_are_named(tmp_path):
     with pytest.raises(ValueError, match=r"must hold the array state\.counts, which is missing"):
         UCB1.load(tmp_path / "less.npz")
     header = json.loads(str(content["header"]))
-    assert header["format"] == FORMAT == 2
-    np.savez(path, **{**content, "header": np.array(json.dumps({**header, "format": 3}))})
-    with pytest.raises(ValueError, match="path must be a file of format 1 to 2, got format 3"):
+    assert header["format"] == FORMAT == 3
+    np.savez(path, **{**content, "header": np.array(json.dumps({**header, "format": 4}))})
+    with pytest.raises(ValueError, match="path must be a file of format 1 to 3, got format 4"):
         UCB1.load(path)
 
 

@@ -12,6 +12,12 @@ def triangular_step(R: Floats, target: Floats, x: Floats, y: float) -> float:
 
     Givens rotations: O(d^2), backward stable, so nothing ever needs a refit. ``x`` is used up.
     """
+    return rotate(R, target, x, y)[0]
+
+
+@kernel
+def rotate(R: Floats, target: Floats, x: Floats, y: float) -> tuple[float, float]:
+    """`triangular_step`, and the part of ``y`` that no theta can fit: the least sum of squares grows by its square."""
     growth = 0.0
     dust = ROUNDING * np.sqrt(np.dot(x, x))
     for k in range(x.size):
@@ -28,7 +34,7 @@ def triangular_step(R: Floats, target: Floats, x: Floats, y: float) -> float:
         old = target[k]
         target[k] = c * old + s * y
         y = c * y - s * old
-    return growth
+    return growth, y
 
 
 @kernel

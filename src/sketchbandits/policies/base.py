@@ -18,18 +18,24 @@ from numpy.typing import ArrayLike, NDArray
 from sketchbandits import snapshot, validate
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies import rounds
-from sketchbandits.policies.guard import Guarded, all_or_nothing, exclusive
+from sketchbandits.policies.assumptions import Evidence, Norm, norm_of_arms, norm_of_fit
+from sketchbandits.policies.guard import all_or_nothing, exclusive
 from sketchbandits.policies.inputs import checked_arms, checked_mask, checked_pair, checked_rewards
 from sketchbandits.policies.pending.rule import ARM_AT, KeptBounds, Mask, PendingBounds, decide
-from sketchbandits.policies.rounds import RECORD, UPDATE, take_step
+from sketchbandits.policies.rounds import LOST, RECORD, SUM, UPDATE, take_step
+from sketchbandits.policies.watch import Watched
 
 
-class Policy(Guarded):
+class Policy(Watched):
     """A policy on a fixed arm set: `select`, `update`, `bounds`, `estimates`, batches, `save`, `load`, `copy`.
 
     Subclasses check their parameters, fill ``self.settings`` with all of them, build ``self.state`` inside
     ``with self._warm_up():`` and implement `bounds`, `estimates`, `_pending_bounds` and `_state_type`; the fields of
-    the state's type say what a saved file must hold (`sketchbandits.snapshot`).
+    the state's type say what a saved file must hold (`sketchbandits.snapshot`). Its kernels let `scatter.note` see each
+    reward, in the record that `_seen` names.
+
+    A ``noise`` or ``theta_norm`` that its rewards contradict is reported once, as an `AssumptionWarning`; `diagnostics`
+    says at any time what was given, what was seen and what would fit.
     """
 
     #: Whether `simulate` and the service pass pending decisions to the policy unless asked otherwise: True
@@ -129,11 +135,15 @@ class Policy(Guarded):
             return
         with self._lock:
             take_step(self.state, arm, reward, UPDATE)
+        self._until_check -= 1  # `_watch` in line
+        if self._until_check <= 0:
+            self._check_assumptions()
 
     @exclusive
     def _update_with_function(self, arm: int, reward: float) -> None:
         with all_or_nothing(self):
             self._step_with_function(arm, reward)
+        self._watch(1)
 
     def _step_with_function(self, arm: int, reward: float) -> None:
         take_step(self.state, arm, reward, RECORD)
@@ -154,6 +164,7 @@ class Policy(Guarded):
         with all_or_nothing(self):
             for arm, reward in zip(checked.tolist(), numbers.tolist(), strict=True):
                 self._learn(arm, reward)
+        self._watch(checked.size)
 
     @exclusive
     def play(self, batch: tuple[ArrayLike, ArrayLike], *, learn: str = "all") -> NDArray[np.int64]:
@@ -175,6 +186,7 @@ class Policy(Guarded):
                 choices[t] = self.select()
                 if not matches or choices[t] == arm:
                     self._learn(arm, reward)
+        self._watch(arms.size)
         return choices
 
     def _checked_batch(self, arms: ArrayLike, rewards: ArrayLike) -> tuple[Ints, Floats]:
@@ -182,7 +194,9 @@ class Policy(Guarded):
         return checked, checked_rewards(rewards, checked.size, "arms")
 
     def _run_batch(self, arms: Ints, rewards: Floats, *, matches: bool) -> Ints:
-        return rounds.replay(self.state, arms, rewards, matches=matches)
+        choices = rounds.replay(self.state, arms, rewards, matches=matches)
+        self._watch(arms.size)
+        return choices
 
     def _learn(self, arm: int, reward: float) -> None:
         """One checked reward of a batch that cannot run compiled; the batch itself is all or nothing."""
@@ -215,7 +229,9 @@ class Policy(Guarded):
         """
         if not noise.size:
             rounds.prepare(snapshot.copy_state(self.state))
-        return rounds.play(self.state, means, gaps, noise)
+        regret = rounds.play(self.state, means, gaps, noise)
+        self._watch(noise.size)
+        return regret
 
     @property
     def runs_compiled(self) -> bool:
@@ -229,6 +245,43 @@ class Policy(Guarded):
     @property
     def _radius_is_function(self) -> bool:
         return callable(self.settings.get("radius"))
+
+    @property
+    def _seen(self) -> NDArray[Any] | None:
+        seen: NDArray[Any] | None = getattr(self.state, "seen", None)
+        return seen
+
+    def _sums(self) -> Floats:
+        """Every arm's sum of rewards."""
+        sums: Floats = self.state.stats[SUM] + self.state.stats[LOST]
+        return sums
+
+    @property
+    def _observed(self) -> NDArray[np.bool_]:
+        """Arms whose counts and sums are those of their own rewards."""
+        return self.counts > 0
+
+    def _evidence(self) -> Evidence:
+        counts, own = self.counts, self._observed
+        size = float(np.abs(self._sums()[own] / counts[own]).max(initial=0.0))
+        if self._seen is None:
+            return Evidence(int(counts.sum()), 0.0, 0, 0.0, size)
+        seen = self._seen[0]
+        terms = float(seen["freedom"] + seen["firsts"])
+        return Evidence(int(counts.sum()), float(seen["squares"]), int(seen["freedom"]), terms, size)
+
+    def _norm(self, noise: float, theta_norm: float, *, most: float) -> Norm | None:
+        counts, sums, own = self.counts, self._sums(), self._observed
+        by_arms = norm_of_arms(np.linalg.norm(self.arms, axis=1), np.where(own, counts, 0), sums, noise)
+        taught = np.flatnonzero(counts)
+        small, large = sorted((taught.size, self.dim))
+        if small * small * (large + 10.0 * small) > most:
+            return by_arms
+        by_fit = norm_of_fit(self.arms[taught], counts[taught], sums[taught], noise, theta_norm)
+        return Norm(max(by_arms.least, by_fit.least), max(by_arms.shown if by_arms.least > 0 else 0.0, by_fit.shown))
+
+    def _known_means(self) -> int:
+        return int((self.counts > 0).sum())
 
     def _refresh_radius(self) -> None:
         """Where ``radius`` is a user's function, ask it and put its answer into the state."""

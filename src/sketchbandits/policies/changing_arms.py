@@ -71,6 +71,12 @@ class ChangingArms(Policy):
         with all_or_nothing(self):
             return self._forget(freed)
 
+    @property
+    def _observed(self) -> NDArray[np.bool_]:
+        own = super()._observed
+        own[self._remainders] = False
+        return own
+
     def _check_changeable(self) -> None:
         """Refuse where this policy's settings do not allow arms to be added or removed."""
 

@@ -5,6 +5,7 @@ Givens rotations, which need no refit. O(d^2) per update, O(n d^2) to bound n co
 draw), O(d^2) memory.
 """
 
+import math
 from collections.abc import Callable
 from os import PathLike
 from typing import Annotated, Any, NamedTuple, Self
@@ -13,20 +14,24 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import snapshot, validate
-from sketchbandits.confidence import CLOSED, RADIUS, SCALE, radius_at, radius_value, sampling_share
+from sketchbandits.confidence import CLOSED, RADIUS, SCALE, ellipsoid_radius, radius_at, radius_value, sampling_share
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key, normals
 from sketchbandits.kernels.linalg import Floats, tied_argmax
-from sketchbandits.kernels.triangular import solve_upper, triangular_norms, triangular_step
+from sketchbandits.kernels.triangular import rotate, solve_upper, triangular_norms
+from sketchbandits.policies.assumptions import ALPHA, Evidence, LeastSquares, Norm, least_norm
 from sketchbandits.policies.format_1 import convert_radius
-from sketchbandits.policies.guard import Guarded, all_or_nothing, exclusive
+from sketchbandits.policies.format_2 import begin_to_watch
+from sketchbandits.policies.guard import all_or_nothing, exclusive
 from sketchbandits.policies.inputs import checked_rewards
 from sketchbandits.policies.parameters import called_radius
+from sketchbandits.policies.scatter import SEEN, nothing_seen
+from sketchbandits.policies.watch import Watched
 
 SAMPLES, LOGDET = range(2)
 
 
-class ContextualPolicy(Guarded):
+class ContextualPolicy(Watched):
     """Checked input and snapshots; subclasses say how to score contexts and how to learn from one."""
 
     state: Any
@@ -56,6 +61,7 @@ class ContextualPolicy(Guarded):
         vector = validate.vector("context", context, size=self.dim)
         self._check_norms("context", vector)
         self._learn(vector[None], np.array([validate.reward("reward", reward)]))
+        self._watch(1)
 
     @exclusive
     def update_many(self, contexts: ArrayLike, rewards: ArrayLike) -> None:
@@ -67,6 +73,7 @@ class ContextualPolicy(Guarded):
         numbers = checked_rewards(rewards, len(rows), "contexts")
         if type(self).update is ContextualPolicy.update:
             self._learn(rows, numbers)
+            self._watch(numbers.size)
             return
         with all_or_nothing(self):
             for row, number in zip(rows, numbers.tolist(), strict=True):
@@ -127,6 +134,32 @@ class ContextualPolicy(Guarded):
         """Rewards recorded, and ln det(V/ridge)."""
         raise NotImplementedError
 
+    def _least_squares(self) -> LeastSquares | None:
+        """The fit of all rewards that assumptions are checked against; none where there is none."""
+        raise NotImplementedError
+
+    def _beta(self, log_share: float, noise: float, theta_norm: float) -> float:
+        """The radius of that fit's ellipsoid with these parameters and ``ln(1/delta)``."""
+        raise NotImplementedError
+
+    @property
+    def _seen(self) -> NDArray[Any]:
+        seen: NDArray[Any] = self.state.seen
+        return seen
+
+    def _evidence(self) -> Evidence:
+        fit, rewards = self._least_squares(), int(self._samples()[0])
+        return fit.evidence(rewards, self.settings.get("theta_norm", 0.0)) if fit else Evidence(rewards, 0.0, 0, 0, 0)
+
+    def _norm(self, noise: float, theta_norm: float, *, most: float) -> Norm | None:
+        fit = self._least_squares()
+        if fit is None or 10.0 * fit.theta.size**3 > most:
+            return None
+        return least_norm(fit.V, fit.theta, self._beta(-math.log(ALPHA), noise, theta_norm))
+
+    def _known_means(self) -> int:
+        return self.dim if self._samples()[0] else 0
+
     def _refresh_radius(self) -> None:
         if callable(self.settings.get("radius")):
             self.state.radius["value"] = called_radius(self.settings["radius"], *self._samples())
@@ -165,7 +198,14 @@ class ContextualPolicy(Guarded):
         """What an older format holds, in today's layout."""
         if saved.format == 1:
             convert_radius(saved)
+        if saved.format < 3:
+            cls._begin_to_watch(saved)
         return saved
+
+    @classmethod
+    def _begin_to_watch(cls, saved: snapshot.Saved) -> None:
+        """Files of before format 3 say nothing of how rewards scatter."""
+        begin_to_watch(saved, int(saved.settings["dim"]) if saved.arrays["state.level"][SAMPLES] else 0)
 
     def _sizes(self) -> dict[str, int]:
         """The names in the layout of the state's fields that have a known value."""
@@ -194,19 +234,23 @@ class TriangularState(NamedTuple):
     sampling: Annotated[Floats, "draw"]  # empty unless the policy draws its parameter
     key: Annotated[NDArray[np.uint64], "2"]
     projection: Annotated[Floats, "projected columns"]  # empty unless contexts are projected first
+    seen: Annotated[NDArray[Any], "1", SEEN]
 
 
 @kernel
 def absorb_rows(
-    factor: Floats, target: Floats, level: Floats, projection: Floats, rows: Floats, rewards: Floats
+    factor: Floats, target: Floats, level: Floats, projection: Floats, seen: NDArray[Any], rows: Floats, rewards: Floats
 ) -> None:
     """Rotate rewards in, in order, each with its row or the row's projection; ``rows`` are used up."""
     for t in range(rewards.size):
         x = rows[t]
         if projection.size > 0:
             x = np.dot(projection, x)
-        level[LOGDET] += triangular_step(factor, target, x, rewards[t])
+        growth, rest = rotate(factor, target, x, rewards[t])
+        level[LOGDET] += growth
         level[SAMPLES] += 1.0
+        seen[0]["squares"] += rest * rest
+        seen[0]["freedom"] += 1.0
 
 
 class ContextualRidge(ContextualPolicy):
@@ -234,6 +278,7 @@ class ContextualRidge(ContextualPolicy):
             sampling=np.zeros(0) if sampling is None else sampling,
             key=new_key(validate.generator(seed)),
             projection=np.zeros((0, 0)) if projection is None else projection,
+            seen=nothing_seen(),
         )
         self._refresh_radius()
 
@@ -286,7 +331,16 @@ class ContextualRidge(ContextualPolicy):
 
     def _absorb(self, rows: Floats, rewards: Floats) -> None:
         state = self.state
-        absorb_rows(state.factor, state.target, state.level, state.projection, rows, rewards)
+        absorb_rows(state.factor, state.target, state.level, state.projection, state.seen, rows, rewards)
+
+    def _least_squares(self) -> LeastSquares:
+        state = self.state
+        V, target2 = state.factor.T @ state.factor, float(state.target @ state.target)
+        return LeastSquares(V, self._theta(state.target), target2, self.settings["ridge"], state.seen[0])
+
+    def _beta(self, log_share: float, noise: float, theta_norm: float) -> float:
+        bias = math.sqrt(self.settings["ridge"]) * theta_norm
+        return ellipsoid_radius(self.state.level[LOGDET], noise, bias, log_share)
 
     def _check_indices(self, saved: snapshot.Saved) -> None:
         size, shape = self.state.target.size, self.state.projection.shape

@@ -13,18 +13,21 @@
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, Ints, add_exactly, tied_argmax
 from sketchbandits.policies.changing_arms import OneFit, columns, widened
+from sketchbandits.policies.format_2 import arms_with_rewards
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.pending.rule import PULLS, WIDTH2, PendingBounds, new_bounds, register_model
 from sketchbandits.policies.rounds import DONE, LOST, SUM, register
+from sketchbandits.policies.scatter import SEEN, note_between
+from sketchbandits.snapshot import Saved, take
 
 MEAN, SPREAD = range(2)  # SPREAD: 1/sqrt(n), +inf before the first reward
-ROUND = 0
+CLOCK = np.dtype([("round", np.int64), ("seen", SEEN)])  # 1 + rewards recorded, and how they scatter
 
 
 class UCB1State(NamedTuple):
@@ -33,7 +36,7 @@ class UCB1State(NamedTuple):
     choice: Annotated[Ints, "1"]
     counts: Annotated[Ints, "n"]
     stats: Annotated[Floats, "4 n"]  # per arm: MEAN, SPREAD, SUM, LOST
-    clock: Annotated[Ints, "1"]  # 1 + rewards recorded
+    clock: Annotated[NDArray[Any], "1", CLOCK]
     factor: Annotated[Floats, "1"]  # R sqrt(c)
     closed: Annotated[Floats, "n"]  # per arm 0, or -inf once it is removed
     work: Annotated[Floats, "n"]
@@ -43,12 +46,14 @@ class UCB1State(NamedTuple):
 def absorb(state: UCB1State, arm: int, reward: float) -> int:
     """Record a reward in the arm's mean."""
     stats = state.stats
-    state.clock[ROUND] += 1
+    clock = state.clock[0]
+    clock["round"] += 1
     state.counts[arm] += 1
-    n = state.counts[arm]
+    n, before = state.counts[arm], stats[MEAN, arm]
     add_exactly(stats, SUM, arm, reward)
     stats[MEAN, arm] = (stats[SUM, arm] + stats[LOST, arm]) / n
     stats[SPREAD, arm] = 1.0 / np.sqrt(n)
+    note_between(clock["seen"], n, before, stats[MEAN, arm], reward)
     return DONE
 
 
@@ -75,10 +80,17 @@ def fill_bounds(state: UCB1State, out: Floats) -> None:
 def radius_of(state: UCB1State) -> float:
     """``R sqrt(c ln t)``."""
     # At t = 1 the width would be 0 times infinity; any positive factor leaves every bound at +inf.
-    return state.factor[0] * np.sqrt(np.log(max(state.clock[ROUND], 2)))
+    return state.factor[0] * np.sqrt(np.log(max(state.clock[0]["round"], 2)))
 
 
 register(UCB1State, absorb=absorb, choose=choose)
+
+
+def clock_at(start: int) -> NDArray[Any]:
+    """The clock of a state that has seen nothing of how its rewards scatter."""
+    clock = np.zeros(1, CLOCK)
+    clock["round"] = start
+    return clock
 
 
 class Counts(NamedTuple):
@@ -139,7 +151,7 @@ class UCB1(OneFit):
                 choice=np.zeros(1, np.int64),
                 counts=np.zeros(n, np.int64),
                 stats=stats,
-                clock=np.ones(1, np.int64),
+                clock=clock_at(1),
                 factor=np.array([noise * np.sqrt(exploration)]),
                 closed=np.zeros(n),
                 work=np.zeros(n),
@@ -159,6 +171,11 @@ class UCB1(OneFit):
         left: UCB1State = self.state._replace(**{name: columns(getattr(self.state, name), kept) for name in names})
         return left, np.zeros((0, self.dim))
 
+    @property
+    def _seen(self) -> NDArray[Any]:
+        seen: NDArray[Any] = self.state.clock["seen"]
+        return seen
+
     @exclusive
     def bounds(self) -> Floats:
         """``mean + R sqrt(c ln t/n)``, +inf for an arm without rewards."""
@@ -174,6 +191,13 @@ class UCB1(OneFit):
     def _pending_bounds(self) -> PendingBounds:
         stats = np.stack([self.state.stats[MEAN], self.state.stats[SPREAD] ** 2])
         return new_bounds(Counts(self.state.counts), stats, radius_of(self.state))
+
+    @classmethod
+    def _converted(cls, saved: Saved) -> Saved:
+        if saved.format < 3:
+            saved.arrays["state.clock"] = clock_at(int(take(saved, "state.clock")[0]))
+            saved.arrays["state.clock"]["seen"]["firsts"] = arms_with_rewards(saved)
+        return saved
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

@@ -145,6 +145,15 @@ class ChangingClusters(ChangingArms):
         offsets: Floats = self.state.stats[OFFSET, self.state.place[SLOT, : self.n_arms]]
         return offsets > -np.inf
 
+    @property
+    def _seen(self) -> NDArray[Any]:
+        seen: NDArray[Any] = self.state.control["seen"]
+        return seen
+
+    def _sums(self) -> Floats:
+        sums: Floats = self.state.stats[[SUM, LOST]][:, self.state.place[SLOT, : self.n_arms]].sum(axis=0)
+        return sums
+
     @exclusive
     def copy(self) -> Self:
         """An independent policy in the same state."""
@@ -413,8 +422,10 @@ class ChangingClusters(ChangingArms):
         """The state rebuilt on another partition, from every arm's count and sum."""
         slots, partitions = self.state.place[SLOT, : self.n_arms], int(self.state.control["partitions"][0]) + 1
         counts, sums, active = self.state.counts[slots], self.state.stats[[SUM, LOST]][:, slots], self.active
+        seen = self._seen.copy()
         self._partition, self._spans, self._freed = partition, None, NONE_FREED
         self._build_state(partitions)
+        self.state.control["seen"] = seen
         self.state.control["first_clusters"], self.state.control["partitions"] = partition.n_clusters, partitions
         restore_rewards(self.state, counts, sums, active)
         self._restore_scales(counts, sums.sum(axis=0))

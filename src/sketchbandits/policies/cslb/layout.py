@@ -17,7 +17,8 @@ from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, Ints, add_exactly, tie_threshold
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.parameters import Shared
-from sketchbandits.policies.rounds import MEAN, SUM, WIDTH2
+from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2
+from sketchbandits.policies.scatter import SEEN, note
 
 Records = NDArray[Any]  # a structured array
 Record = Any  # one entry of it
@@ -72,6 +73,7 @@ CONTROL_RECORD = np.dtype(
         ("leaves", np.int64),  # its leaves, 0 for none
         ("work", np.int64),  # where scratch space stands in ``fits``
         ("radius", RADIUS),
+        ("seen", SEEN),
     ]
 )
 NONE, EVERY = -1, -2  # values of ``changed``
@@ -120,6 +122,7 @@ def new_stats(partition: Partition, arms: Floats, place: Ints, shared: Shared, *
 def record(control: Record, clusters: Records, place: Ints, stats: Floats, arm: int, reward: float) -> int:
     """Count a reward for its arm and cluster; return the arm's slot."""
     slot, c = place[SLOT, arm], place[CLUSTER, arm]
+    note(control["seen"], place[COUNT, slot], stats[SUM, slot] + stats[LOST, slot], reward)
     place[COUNT, slot] += 1
     add_exactly(stats, SUM, slot, reward)
     clusters[c]["samples"] += 1

@@ -43,6 +43,7 @@ from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.cslb import coordinates, sketch
 from sketchbandits.policies.cslb.changing_clusters import ChangingClusters, check_partition, warn_of_tolerance
 from sketchbandits.policies.cslb.format_1 import convert_clusters
+from sketchbandits.policies.cslb.format_2 import watch_clusters
 from sketchbandits.policies.cslb.layout import CAP, CLUSTER, EVERY, N_STATS, NEGLIGIBLE, OFF_SPAN, SLOT, Records
 from sketchbandits.policies.cslb.saved import check_fits, check_literal
 from sketchbandits.policies.guard import exclusive
@@ -252,6 +253,8 @@ class CSLB(ChangingClusters):
         if saved.format == 1:
             coarse = saved.settings["tolerance"] > NEGLIGIBLE
             convert_clusters(saved, saved.settings["engine"], "full" if coarse else saved.settings["scan"])
+        if saved.format < 3:
+            watch_clusters(saved)
         return saved
 
     def _check_indices(self, saved: Saved) -> None:

@@ -8,6 +8,7 @@ from sketchbandits import validate
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import new_key
 from sketchbandits.kernels.linalg import Floats
+from sketchbandits.policies.assumptions import LeastSquares
 from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.policies.contextual_form import ContextualForm, OwnParameters
 from sketchbandits.policies.fits.sketched import SketchedPolicy, draw_direction, sampling_scale
@@ -63,6 +64,18 @@ class ContextualSketch(ContextualPolicy):
 
     def _absorb(self, rows: Floats, rewards: Floats) -> None:
         absorb_rows(self.state, rows, rewards)
+
+    def _least_squares(self) -> LeastSquares:
+        """Rewards count in the sum of squares up to the first loss of the sketch."""
+        state, sketch = self.state, self.state.sketch
+        rows = sketch.rows[: sketch.size[sketches.ROWS]]
+        V = rows.T @ rows + sketch.level[sketches.ALPHA] * np.eye(self.dim)
+        return LeastSquares(V, state.theta, float(state.target @ state.theta), self.settings["ridge"], state.seen[0])
+
+    def _beta(self, log_share: float, noise: float, theta_norm: float) -> float:
+        radius = self.state.radius.copy()
+        radius["noise"], radius["theta_norm"] = noise, theta_norm
+        return sketch_radius(self.state._replace(radius=radius), log_share)
 
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "n": 0, "g": 0, "rows": sizes.rows_of(self.settings, self.dim)}

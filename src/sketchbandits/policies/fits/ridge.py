@@ -27,11 +27,13 @@ from sketchbandits.kernels.whitening import ridge_step, whitened_fit
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.changing_arms import OneFit, columns, widened
 from sketchbandits.policies.format_1 import convert_ridge
+from sketchbandits.policies.format_2 import arms_with_rewards, begin_to_watch_in
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import called_radius
 from sketchbandits.policies.pending.rule import PendingBounds, grow, new_bounds, register_model
 from sketchbandits.policies.remainder import remainder_of
 from sketchbandits.policies.rounds import AFTER, BEFORE, DONE, LOST, MEAN, SUM, WIDTH2, register
+from sketchbandits.policies.scatter import SEEN, note
 
 LEVEL = np.dtype(
     [
@@ -42,6 +44,7 @@ LEVEL = np.dtype(
         ("refit", np.float64),  # 1 where one is due
         ("switch", np.float64),  # ln(1 + C) for a rarely switching fit (`switching`), 0 for the others
         ("switched_at", np.float64),  # ln det at the last switch
+        ("seen", SEEN),
     ]
 )
 
@@ -89,6 +92,7 @@ def build(arms: Floats, radius: NDArray[Any]) -> RidgeState:
 @kernel
 def record(counts: Ints, stats: Floats, level: Any, arm: int, reward: float) -> None:
     """Count a reward for its arm."""
+    note(level["seen"], counts[arm], stats[SUM, arm] + stats[LOST, arm], reward)
     counts[arm] += 1
     add_exactly(stats, SUM, arm, reward)
     level["samples"] += 1.0
@@ -220,6 +224,11 @@ class RidgePolicy(Policy):
         beta = radius_value(state.radius[0], state.level[0]["samples"], state.level[0]["logdet"])
         return new_bounds(model, state.stats, beta, cap=self._cap)
 
+    @property
+    def _seen(self) -> NDArray[Any]:
+        seen: NDArray[Any] = self.state.level["seen"]
+        return seen
+
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "r": self.dim}
 
@@ -232,6 +241,8 @@ class RidgePolicy(Policy):
     def _converted(cls, saved: snapshot.Saved) -> snapshot.Saved:
         if saved.format == 1:
             convert_ridge(saved, LEVEL)
+        if saved.format < 3:
+            begin_to_watch_in(saved, "state.level", LEVEL, arms_with_rewards(saved))
         return saved
 
     @classmethod

@@ -19,6 +19,7 @@ from sketchbandits.kernels.linalg import (
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.fits.sketched_fit import LARGEST_GRAM, SAMPLES, SketchedState, absorb, build, sketch_radius
 from sketchbandits.policies.format_1 import convert_radius
+from sketchbandits.policies.format_2 import arms_with_rewards, begin_to_watch
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import called_radius, linear_radius
 from sketchbandits.policies.pending.rule import Mask, PendingBounds, draw_round, first_among, new_bounds
@@ -179,6 +180,8 @@ class SketchedPolicy(Policy):
     def _converted(cls, saved: Saved) -> Saved:
         if saved.format == 1:
             convert_radius(saved)
+        if saved.format < 3:
+            begin_to_watch(saved, arms_with_rewards(saved))
         return saved
 
     @classmethod

@@ -37,7 +37,8 @@ from sketchbandits.kernels.linalg import (
     remove_projection,
 )
 from sketchbandits.kernels.whitening import spread
-from sketchbandits.policies.rounds import DONE, MEAN, SUM, WIDTH2
+from sketchbandits.policies.rounds import DONE, LOST, MEAN, SUM, WIDTH2
+from sketchbandits.policies.scatter import SEEN, note, nothing_seen
 from sketchbandits.sketches import base as sketches
 from sketchbandits.sketches import queries
 from sketchbandits.sketches.base import ALPHA, COMPENSATED, RANK, ROWS, SHRUNK, SketchState
@@ -64,6 +65,7 @@ class SketchedState(NamedTuple):
     gram: Annotated[Floats, "g g"]  # X X', or empty
     coordinates: Annotated[Floats, "k n"]  # P in its first RANK rows, one column per arm
     work: Annotated[Floats, "2k+2d+n"]
+    seen: Annotated[NDArray[Any], "1", SEEN]
 
 
 def build(
@@ -90,6 +92,7 @@ def build(
         gram=arms @ arms.T if n <= LARGEST_GRAM else np.zeros((0, 0)),
         coordinates=np.zeros((most, n)),
         work=np.zeros(2 * most + 2 * d + n),
+        seen=nothing_seen(),
     )
 
 
@@ -210,6 +213,7 @@ def _append(state: SketchedState, x: Floats, p: Floats, u: Floats, reward: float
 def absorb(state: SketchedState, arm: int, reward: float) -> int:
     """Record a reward for an arm; a decomposition, where one is due, is part of it."""
     sketch, x, d = state.sketch, state.arms[arm], state.theta.size
+    note(state.seen[0], state.counts[arm], state.stats[SUM, arm] + state.stats[LOST, arm], reward)
     state.counts[arm] += 1
     add_exactly(state.stats, SUM, arm, reward)
     state.level[SAMPLES] += 1.0
@@ -241,7 +245,10 @@ def absorb_context(state: SketchedState, x: Floats, reward: float) -> None:
     p, u = state.work[d : d + most], state.work[d + most : d + 2 * most]
     sketches.open_block(sketch, x)
     sketches.extend(sketch, x, p)
-    D, _ = _append(state, x, p, u, reward)
+    D, error = _append(state, x, p, u, reward)
+    if sketch.level[SHRUNK] == 0.0:  # else the fit is not that of least squares
+        state.seen[0]["squares"] += error * error * D
+        state.seen[0]["freedom"] += 1.0
     full = sketches.is_full(sketch)
     if full or not 1.0 <= D <= MAX_STEP:
         _decompose(state, full)

@@ -46,6 +46,7 @@ from sketchbandits.policies.contextual_form import ContextualForm
 from sketchbandits.policies.cslb.changing_clusters import check_partition, warn_of_tolerance
 from sketchbandits.policies.cslb.coordinates import Setting, build
 from sketchbandits.policies.cslb.format_1 import convert_clusters
+from sketchbandits.policies.cslb.format_2 import watch_clusters
 from sketchbandits.policies.cslb.layout import ARM_AT, CAP, CLUSTER, EVERY, NEGLIGIBLE, OFF_SPAN, SLOT, Records
 from sketchbandits.policies.cslb.saved import check_fits
 from sketchbandits.policies.effective_rank import effective_rank, prior_variance
@@ -310,7 +311,8 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
         if saved.format == 1:
             convert_clusters(saved, "coordinates", "full")
             convert_scales(saved)
-        if saved.format <= 2:
+        if saved.format < 3:
+            watch_clusters(saved)
             convert_space(saved)
         return saved
 

@@ -21,4 +21,6 @@ def convert_records(saved: Saved) -> None:
     """Replace the arrays whose columns have names since."""
     for old, new, fields in _ARRAYS:
         rows = np.atleast_2d(take(saved, old))
-        saved.arrays[new] = np.array([tuple(row) for row in rows], fields)
+        saved.arrays[new] = np.zeros(len(rows), fields)
+        for name, column in zip(fields.names or (), rows.T, strict=False):  # later formats have more fields
+            saved.arrays[new][name] = column

@@ -43,10 +43,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
+from sketchbandits.confidence import ellipsoid_radius
 from sketchbandits.kernels.linalg import Floats
+from sketchbandits.policies.assumptions import LeastSquares
 from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.policies.cslb.changing_clusters import warn_of_tolerance
 from sketchbandits.policies.format_1 import convert_radius
+from sketchbandits.policies.format_2 import begin_to_watch_in
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_record
 from sketchbandits.policies.streaming.clusters import Clusters, cluster_bytes
@@ -221,6 +224,23 @@ class ContextualMultiscale(ContextualPolicy):
     def _samples(self) -> tuple[float, float]:
         return self.state.meter["rewards"][0], self.state.meter["logdet"][0]
 
+    @property
+    def _seen(self) -> NDArray[Any]:
+        seen: NDArray[Any] = self.state.meter["seen"]
+        return seen
+
+    def _least_squares(self) -> LeastSquares | None:
+        """The fit of the space, with the rewards that are recorded in it; without one nothing is known."""
+        space = self.state.space
+        if not space.theta.size:
+            return None
+        V, target2 = space.factor.T @ space.factor, float(space.target @ space.target)
+        return LeastSquares(V, space.theta, target2, float(space.radius["ridge"][0]), self._seen[0])
+
+    def _beta(self, log_share: float, noise: float, theta_norm: float) -> float:
+        bias = math.sqrt(self.state.space.radius["ridge"][0]) * theta_norm
+        return ellipsoid_radius(self.state.meter["logdet"][0], noise, bias, log_share)
+
     def _sizes(self) -> dict[str, int]:
         return {**super()._sizes(), "l": min(self.settings["sketch_size"], self.dim)}
 
@@ -239,6 +259,11 @@ class ContextualMultiscale(ContextualPolicy):
             convert_radius(saved, "state.space.radius")
             convert_records(saved)
         return super()._converted(saved)
+
+    @classmethod
+    def _begin_to_watch(cls, saved: Saved) -> None:
+        known = int(saved.settings["dim"]) if saved.arrays["state.meter"]["in_space"][0] else 0
+        begin_to_watch_in(saved, "state.meter", METER, known)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

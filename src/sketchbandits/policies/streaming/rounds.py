@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from sketchbandits.confidence import RADIUS, radius_value
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats, assign, dot, scale, tie_threshold
-from sketchbandits.kernels.triangular import solve_upper, triangular_step
+from sketchbandits.kernels.triangular import rotate, solve_upper
+from sketchbandits.policies.scatter import SEEN
 from sketchbandits.policies.streaming.clusters import (
     OWN,
     VIEW,
@@ -38,6 +39,7 @@ METER = np.dtype(
         ("rewards", np.float64),  # recorded in all
         ("in_space", np.float64),  # recorded in the space
         ("squares", np.float64),  # the sum of r_k^2 over clusters
+        ("seen", SEEN),  # of the rewards in the space
     ]
 )
 
@@ -146,7 +148,10 @@ def absorb(state: ContextualMultiscaleState, x: Floats, reward: float) -> None:
     home = record_in_all(clusters, state.radius[0], x, norm, state.rule[0]["near"], reward, 0)
     paid = pay(state, home)
     if paid:
-        meter["logdet"] += triangular_step(space.factor, space.target, x.copy(), reward)
+        growth, rest = rotate(space.factor, space.target, x.copy(), reward)
+        meter["logdet"] += growth
+        meter["seen"]["squares"] += rest * rest
+        meter["seen"]["freedom"] += 1.0
         meter["in_space"] += 1.0
         solve_upper(space.factor, space.target, space.theta)
     if home < 0:

@@ -9,6 +9,7 @@ policy numbers those that it kept differently: `ArmPlaces` translates.
 
 import hashlib
 import itertools
+import logging
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from sketchbandits import snapshot
 from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.policies.assumptions import Diagnostics, message
 from sketchbandits.policies.base import Policy
 from sketchbandits.policies.changing_arms import ChangingArms
 from sketchbandits.policies.pending.rule import Mask
@@ -29,6 +31,8 @@ from sketchbandits.service.bandits.places import FREED, ArmPlaces
 from sketchbandits.service.bandits.requests import UnknownArm
 from sketchbandits.service.bandits.totals import Totals
 from sketchbandits.service.log.events import Kind
+
+logger = logging.getLogger("sketchbandits.service")
 
 KEYS_KEPT = 100_000  # idempotency keys, the latest of each API key
 # Removed arms whose memory is kept: their rewards can still be taken back.
@@ -82,6 +86,7 @@ class Bandit:
         self.unknown_rewards = 0  # rewards for decisions that do not exist, since the service began
         self.totals = Totals(len(self.ids))
         self._bounds: Floats | None = None
+        self._reported: set[str] = set()  # parameters that were said to be too small
         self.replace_policy(policy)
 
     # Reading.
@@ -92,6 +97,18 @@ class Bandit:
         if self._bounds is None:
             self._bounds = self.policy.bounds()
         return self._bounds
+
+    @property
+    def diagnosed(self) -> Diagnostics:
+        """Whether the policy's assumptions fit its rewards, as of its last check."""
+        return self.policy.diagnosed or self.policy.renew_diagnosis()
+
+    def _report_assumptions(self) -> None:
+        """Log once of each parameter that it looks too small."""
+        for violation in self.diagnosed.violated:
+            if violation.parameter not in self._reported:
+                self._reported.add(violation.parameter)
+                logger.warning("bandit %s: %s", self.name, message(violation))
 
     def finite_bound(self, arm: int) -> float | None:
         """An arm's bound as JSON can say it."""
@@ -207,6 +224,7 @@ class Bandit:
             yield
         self._bounds = None
         self.version += 1
+        self._report_assumptions()
 
     def with_arms(self, features: Floats) -> Policy:
         """A copy of the policy with more arms; this bandit is unchanged until the change is logged."""
@@ -229,6 +247,9 @@ class Bandit:
     def replace_policy(self, policy: Policy) -> None:
         """Use a policy whose arms have the same places, as `without_arms` returns it."""
         self.policy = policy
+        policy.assumption_warnings = False  # a Python warning could become an error; `_report_assumptions` logs
+        policy.renew_diagnosis()
+        self._report_assumptions()
         self._bounds = None
         self.active: NDArray[np.int64] = np.array(self.places.arms_at(np.flatnonzero(policy.active).tolist()), np.int64)
         self.state_bytes = bytes_of(policy)
@@ -276,6 +297,7 @@ class Bandit:
 
         It is built anew and learns, arm by arm, as many rewards as the arm has left, each of them their mean: for a fit
         to all arms that is the same statistic, up to rounding; a sketch depends on the order, too.
+        How rewards scatter, which nobody can tell from means, is watched afresh.
         """
         if self.places.arm_at is not None:
             raise ValueError(
@@ -284,6 +306,7 @@ class Bandit:
         left = self.totals.copy()
         left.retract(arms, rewards)
         policy = self._grown_config().build(self.policy.arms)
+        policy.assumption_warnings = False
         if gone := sorted(set(range(policy.n_arms)) - set(self.active.tolist())):
             assert isinstance(policy, ChangingArms)
             policy.remove_arms(gone)
@@ -291,6 +314,7 @@ class Bandit:
         for arm in np.flatnonzero(left.counts).tolist():
             count = left.counts.item(arm)
             policy.update_many(np.full(count, arm), np.full(count, means[arm]))
+        policy.restart_watch()
         return policy
 
     def _grown_config(self) -> BanditConfig:

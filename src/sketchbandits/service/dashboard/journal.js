@@ -54,6 +54,17 @@ const WARNINGS = {
     "what was cut off is kept.",
 };
 
+const ASSUMPTIONS = "assumptions";
+
+/** A parameter of the policy that its rewards contradict. */
+function tooSmall({ parameter, given, seen, suggestion }) {
+  const what = parameter === "noise" ? "rewards of one arm scatter by" : "the rewards imply a norm of at least";
+  return (
+    `${parameter} = ${setting(given)} looks too small: ${what} ${said(seen)}, so the bounds may not hold. ` +
+    `${parameter} = ${said(suggestion)} would fit.`
+  );
+}
+
 export class Journal {
   #log;
   #policy;
@@ -63,7 +74,7 @@ export class Journal {
     this.#log = log;
     this.#policy = policy;
     this.#warnings = warnings;
-    for (const name of Object.keys(WARNINGS)) warnings.append(element("p", { id: name, class: "warning", hidden: "" }));
+    for (const name of [...Object.keys(WARNINGS), ASSUMPTIONS]) warnings.append(element("p", { id: name, class: "warning", hidden: "" }));
   }
 
   show(bandit, policy, log) {
@@ -83,6 +94,10 @@ export class Journal {
       ["Cannot be written", log.refusing],
     ].filter(([, value]) => value !== null));
     this.#warn(log);
+    const violated = bandit.assumptions?.violated ?? []; // an older service says nothing of them
+    const node = this.#warnings.querySelector(`#${ASSUMPTIONS}`);
+    node.hidden = violated.length === 0;
+    setText(node, violated.map(tooSmall).join(" "));
   }
 
   /** The reason of a refusal is among the facts, since it may change with every attempt: a warning is read out once. */

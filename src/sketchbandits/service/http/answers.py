@@ -103,6 +103,24 @@ class ArmsAnswer(Body):
     arms: list[ArmEntry]
 
 
+class ViolationEntry(Body):
+    """A parameter that looks too small for the rewards: the bounds may not hold."""
+
+    parameter: Literal["noise", "theta_norm"]
+    given: float
+    seen: float | None = Field(description="The standard deviation of one arm's rewards; the least norm they imply.")
+    suggestion: float | None = Field(description="A value that would fit.")
+
+
+class Assumptions(Body):
+    """What the rewards say of the policy's parameters; checked whenever their number has doubled."""
+
+    noise: float | None = Field(description="As given; null for a policy without this parameter.")
+    noise_seen: float | None = Field(description="The standard deviation of one arm's rewards; null where not known.")
+    theta_norm: float | None = Field(description="As given; null for a policy without this parameter.")
+    violated: list[ViolationEntry]
+
+
 class BanditEntry(Body):
     """A bandit in numbers."""
 
@@ -118,6 +136,7 @@ class BanditEntry(Body):
     mean_reward: float | None
     reward_range: list[float] | None = Field(description="Least and largest reward that is accepted; null for any.")
     memory_bytes: int = Field(description="Of the policy's state.")
+    assumptions: Assumptions
     created: float
 
 

@@ -82,6 +82,7 @@ def _bandits(bandits: list[Bandit]) -> Iterator[Metric]:
     total = GaugeMetricFamily(f"{_PREFIX}_reward_sum", "The sum of rewards.", labels=["bandit"])
     outstanding = GaugeMetricFamily(f"{_PREFIX}_outstanding", "Decisions without a reward.", labels=["bandit"])
     memory = GaugeMetricFamily(f"{_PREFIX}_state_bytes", "Memory of the policy's state.", labels=["bandit"])
+    yield from _assumptions(bandits)
     for bandit in bandits:
         rewards.add_metric([bandit.name], bandit.totals.rewards + bandit.totals.retracted)  # a counter never falls
         unknown.add_metric([bandit.name], bandit.unknown_rewards)
@@ -89,6 +90,21 @@ def _bandits(bandits: list[Bandit]) -> Iterator[Metric]:
         outstanding.add_metric([bandit.name], len(bandit.waiting))
         memory.add_metric([bandit.name], bandit.state_bytes)
     yield from (rewards, unknown, total, outstanding, memory)
+
+
+def _assumptions(bandits: list[Bandit]) -> Iterator[Metric]:
+    text = "Whether a parameter looks too small for the rewards, so that bounds may not hold."
+    violated = GaugeMetricFamily(f"{_PREFIX}_assumption_violated", text, labels=["bandit", "parameter"])
+    seen = GaugeMetricFamily(f"{_PREFIX}_noise_seen", "Standard deviation of rewards of one arm.", labels=["bandit"])
+    for bandit in bandits:
+        found = bandit.diagnosed
+        wrong = {violation.parameter for violation in found.violated}
+        for name in ("noise", "theta_norm"):
+            if getattr(found, name) is not None:
+                violated.add_metric([bandit.name, name], float(name in wrong))
+        if found.noise_seen is not None:
+            seen.add_metric([bandit.name], found.noise_seen)
+    yield from (violated, seen)
 
 
 def _queue(writer: Writer) -> Iterator[Metric]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sketchbandits.kernels.linalg import Floats
+from sketchbandits.policies.assumptions import Diagnostics
 from sketchbandits.service.bandits.bandit import Bandit
 from sketchbandits.service.bandits.pictures import Picture
 from sketchbandits.service.bandits.places import FREED
@@ -32,7 +33,21 @@ def bandit_entry(bandit: Bandit) -> dict[str, Any]:
         "mean_reward": totals.reward_sum / totals.rewards if totals.rewards else None,
         "reward_range": bandit.config.reward_range,
         "memory_bytes": bandit.state_bytes,
+        "assumptions": _assumptions(bandit.diagnosed),
         "created": bandit.created,
+    }
+
+
+def _assumptions(found: Diagnostics) -> dict[str, Any]:
+    """What the rewards say of the policy's parameters."""
+    return {
+        "noise": found.noise,
+        "noise_seen": None if found.noise_seen is None else _finite(found.noise_seen),
+        "theta_norm": found.theta_norm,
+        "violated": [
+            {name: value if name == "parameter" else _finite(value) for name, value in violation._asdict().items()}
+            for violation in found.violated
+        ],
     }
 
 
