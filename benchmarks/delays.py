@@ -1,11 +1,12 @@
 """Regret when rewards are late or decisions come in batches, with and without passing pending decisions to the policy.
 
-    python benchmarks/delays.py [--rounds N] [--seeds K] [--processes P] [--figure PATH] [--quick]
+    python benchmarks/delays.py [--rounds N] [--seeds K] [--processes P] [--figure PATH] [--quick] [--only WORDS]
     python benchmarks/delays.py --times
 
 Prints the tables of docs/delays.md: mean regret over seeds, each with arms, parameter, noise and delays of its own and
 all policies paired; "without / with" are `simulate(pending=False)` and `simulate(pending=True)`. ``--times``: what a
-decision costs with a thousand pending ones, and how many pending ones are discounted.
+decision costs with a thousand pending ones, and how many pending ones are discounted. ``--only multi-scale``: the
+policies whose name holds this.
 """
 
 import os
@@ -37,6 +38,7 @@ from sketchbandits.policies.pending.rule import FULL, decide
 
 POLICIES: dict[str, Callable[[Floats, int], Any]] = {
     "Multi-scale": lambda arms, l: MultiscaleCSLB(arms, sketch_size=l),
+    "Multi-scale, optimism": lambda arms, l: MultiscaleCSLB(arms, sketch_size=l, explore="optimism"),
     "CS-LB": lambda arms, l: CSLB(arms, sketch_size=l),
     "CS-LB log-det": lambda arms, l: CSLB(arms, sketch_size=l, radius="logdet"),
     "OFUL log-det": lambda arms, l: OFUL(arms, radius="logdet"),
@@ -63,11 +65,16 @@ MODES = ("without", "with")
 Regrets = dict[tuple[str, str, str], float]  # (setting, mode, policy)
 
 
-def play(case: str, rounds: int, seed: int) -> Regrets:
-    """Final regret of every policy in every setting."""
+def chosen(only: str) -> list[str]:
+    """The policies whose name holds these words."""
+    return [name for name in POLICIES if only.lower() in name.lower()]
+
+
+def play(case: str, rounds: int, seed: int, only: str) -> Regrets:
+    """Final regret of every chosen policy in every setting."""
     n, d, l, share = SETS[case]
     env = LinearEnvironment(correlated_arms(n_arms=n, dim=d, seed=seed), uniform_parameter(d, seed=seed))
-    policies = {name: make(env.arms, l) for name, make in POLICIES.items()}
+    policies = {name: POLICIES[name](env.arms, l) for name in chosen(only)}
     regrets: Regrets = {}
     for setting, options in SETTINGS.items():
         for mode in MODES if options else MODES[:1]:
@@ -81,29 +88,29 @@ def mean_of(runs: list[Regrets]) -> Regrets:
     return {key: float(np.mean([run[key] for run in runs])) for key in runs[0]}
 
 
-def print_table(title: str, regrets: Regrets) -> None:
+def print_table(title: str, regrets: Regrets, names: list[str]) -> None:
     print(f"\n### {title}\n")
     print("| policy | " + " | ".join(SETTINGS) + " |")
     print("|---" * (1 + len(SETTINGS)) + "|")
-    for name in POLICIES:
+    for name in names:
         cells = [" / ".join(f"{regrets[s, m, name]:,.0f}" for m in MODES if (s, m, name) in regrets) for s in SETTINGS]
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 
-def draw(results: dict[str, Regrets], path: Path) -> None:
+def draw(results: dict[str, Regrets], path: Path, names: list[str]) -> None:
     """One panel per setting: two bars per policy, and a mark for its regret with immediate rewards."""
     late = [setting for setting, options in SETTINGS.items() if options]
     figure = Figure(figsize=(14, 3.6 * len(results)), layout="constrained")
     for row, (title, regrets) in enumerate(results.items()):
         for column, setting in enumerate(late):
             ax = figure.add_subplot(len(results), len(late), row * len(late) + column + 1)
-            y = np.arange(len(POLICIES))
+            y = np.arange(len(names))
             for mode, colour, shift in (("without", "#B0B0B0", -0.2), ("with", "#0072B2", 0.2)):
-                values = [regrets[setting, mode, name] for name in POLICIES]
+                values = [regrets[setting, mode, name] for name in names]
                 ax.barh(y + shift, values, height=0.38, color=colour, label=mode)
-            immediate = [regrets["immediate", "without", name] for name in POLICIES]
+            immediate = [regrets["immediate", "without", name] for name in names]
             ax.plot(immediate, y, "|", color="#D55E00", markersize=14, markeredgewidth=2, label="immediate rewards")
-            ax.set_yticks(y, list(POLICIES) if column == 0 else [""] * len(POLICIES))
+            ax.set_yticks(y, names if column == 0 else [""] * len(names))
             ax.invert_yaxis()
             ax.set_title(setting if row == 0 else "", fontsize=10)
             if row + 1 == len(results):
@@ -141,7 +148,7 @@ def print_times() -> None:
     print("|---" * len(columns) + "|")
     for n, d, l in ((60, 50, 5), (1000, 200, 10)):
         env = LinearEnvironment(correlated_arms(n_arms=n, dim=d, seed=1), uniform_parameter(d, seed=1))
-        for name in ("Multi-scale", "CS-LB", "CS-LB log-det", "OFUL log-det", "UCB1"):
+        for name in ("Multi-scale", "Multi-scale, optimism", "CS-LB", "CS-LB log-det", "OFUL log-det", "UCB1"):
             policy = POLICIES[name](env.arms, l)
             policy.copy().select_many(2)  # compile
             policy.copy().update(0, 0.0)
@@ -157,7 +164,7 @@ def print_room() -> None:
     print("\n| policy | " + " | ".join(f"{count:,} rewards" for count in rewards) + " |")
     print("|---" * (1 + len(rewards)) + "|")
     env = LinearEnvironment(correlated_arms(n_arms=60, dim=50, seed=1), uniform_parameter(50, seed=1))
-    for name in ("Multi-scale", "CS-LB log-det", "OFUL log-det", "SOFUL"):
+    for name in ("Multi-scale, optimism", "CS-LB log-det", "OFUL log-det", "SOFUL"):
         policy, noise, cells = POLICIES[name](env.arms, 5), np.random.default_rng(0), []
         for before, count in zip((0, *rewards), rewards, strict=False):
             policy.play_rounds(env.means, env.gaps, env.draw_noise(noise, count - before))
@@ -178,6 +185,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--figure", type=Path, metavar="PATH", help="draw the tables")
     parser.add_argument("--times", action="store_true", help="what a decision costs, in microseconds")
+    parser.add_argument("--only", default="", metavar="WORDS", help="the policies whose name holds these words")
     parser.add_argument("--quick", action="store_true", help="300 rounds, one seed: shows that it runs")
     options = parser.parse_args()
     if options.times:
@@ -185,7 +193,8 @@ def main() -> None:
         print_room()
         return
     rounds, seeds = (300, 1) if options.quick else (options.rounds, options.seeds)
-    cases = [(case, rounds, seed) for case in SETS for seed in range(1, seeds + 1)]
+    names = chosen(options.only)
+    cases = [(case, rounds, seed, options.only) for case in SETS for seed in range(1, seeds + 1)]
     with ProcessPoolExecutor(options.processes) as pool:
         found = list(pool.map(play, *zip(*cases, strict=True)))
     results: dict[str, Regrets] = {}
@@ -193,9 +202,9 @@ def main() -> None:
         runs = [regrets for (name, *_), regrets in zip(cases, found, strict=True) if name == case]
         title = f"{case}: N={n}, d={d}, l={l}, {int(rounds * share):,} rounds, {seeds} seeds"
         results[case] = mean_of(runs)
-        print_table(title, results[case])
+        print_table(title, results[case], names)
     if options.figure is not None:
-        draw(results, options.figure)
+        draw(results, options.figure, names)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def convert_space(saved: Saved) -> None:
     space = _with_fields(take(saved, "state.space"), SPACE_RECORD)
     rays = _with_fields(take(saved, "state.rays"), RAY_RECORD)
     rays["ridge"] = space["direction"]["ridge"][0]
-    arms, features = take(saved, "arms"), take(saved, "state.features")
+    arms, features = saved.arrays["arms"], saved.arrays["state.features"]
     space["ridges"], space["arms_seen"], space["least_news"] = 1, len(arms), 1.0 / 16.0
     d = features.shape[1]
     space["beta"] = radius_value(space["radius"][0], 0.0, float(space["logdet_shown"][0])) if d else 1.0
@@ -57,11 +57,11 @@ def _basis(arms: Floats, features: Floats) -> Floats:
 
 
 def _convert_stats(saved: Saved, features: Floats) -> None:
-    old, factor, waiting = (take(saved, f"state.{name}") for name in ("stats", "factor", "waiting"))
+    old, factor, waiting = (saved.arrays[f"state.{name}"] for name in ("stats", "factor", "waiting"))
     stats, p = np.zeros((N_ROWS, old.shape[1])), features.shape[1]
     stats[:GUESS] = old[:GUESS]
-    slots = np.flatnonzero(take(saved, "state.place")[ARM_AT] >= 0)
-    arms = take(saved, "state.place")[ARM_AT, slots]
+    slots = np.flatnonzero(saved.arrays["state.place"][ARM_AT] >= 0)
+    arms = saved.arrays["state.place"][ARM_AT, slots]
     slots, arms = slots[waiting["stamp"][arms] != OUTSIDE], arms[waiting["stamp"][arms] != OUTSIDE]
     stats[GUESS, slots] = features[arms] @ factor[SHOWN, THETA]
     stats[WIDTH, slots] = np.linalg.norm(solve_triangular(factor[SHOWN, :p], features[arms].T, trans="T"), axis=0)

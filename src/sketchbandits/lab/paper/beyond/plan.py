@@ -17,8 +17,7 @@ from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.beyond.arm_sets import MODEL, ArmSet, arm_sets
 from sketchbandits.policies.registry import PolicySpec, parse_policies
 
-# What is compared, the default first. A variant may be added here, as "multiscale,multiscale:explore=optimism".
-VARIANTS = parse_policies("multiscale")
+VARIANTS = parse_policies("multiscale,multiscale:explore=optimism")  # what is compared, the default first
 OURS = VARIANTS[0]
 FAIR = PolicySpec.parse("oful:radius=mixture,ridge=none,cap=true")  # with all that multi-scale has and OFUL can use
 GUARANTEED = (FAIR, *parse_policies("cslb:radius=logdet,cslb,ucb1:exploration=8"))  # each as good as its guarantee
