@@ -541,7 +541,7 @@ class NaiveMultiscale(Ridge):
         self,
         arms,
         *,
-        sketch_size=16,
+        sketch_size=None,
         ridge=None,
         radius="mixture",
         budget="auto",
@@ -554,13 +554,14 @@ class NaiveMultiscale(Ridge):
         super().__init__(arms, noise=noise, theta_norm=theta_norm, **common)
         self.given_ridge, self.radius, self.draws = ridge, radius, explore == "randomised"
         self.key = np.random.default_rng(seed).integers(0, 2**64, size=2, dtype=np.uint64)
+        self.D = 0 if budget == 0 else int(np.linalg.matrix_rank(self.arms, tol=1e-10 * self.norms.max()))
+        sketch_size = sketch_size or (max(1, min(16, self.D // 2)) if self.D else 16)
         self.labels = first_fit(self.arms, sketch_size)
         self.K = self.labels.max() + 1
         self.members = [np.flatnonzero(self.labels == c) for c in range(self.K)]
         self.order = np.concatenate(self.members)
         self.rays = lines(self.arms)
         self.n_rays = self.rays.max() + 1
-        self.D = 0 if budget == 0 else int(np.linalg.matrix_rank(self.arms, tol=1e-10 * self.norms.max()))
         self.unit = max(noise / theta_norm, 1e-3 * self.L) ** 2
         self.effective = self.effective_rank() if self.D else self.d
         self.rank = min(sketch_size, self.d, self.effective)
@@ -704,7 +705,7 @@ class NaiveMultiscale(Ridge):
     def best(self):
         if not self.draws:
             return self.best_by_bound()
-        return self.drawn(np.ones(self.N, bool), 0)
+        return self.drawn(np.ones(self.N, bool), [])
 
     def best_by_bound(self):
         """The arm that leads, asked for its space bound as long as that is from an older fit and can be paid."""
@@ -723,24 +724,36 @@ class NaiveMultiscale(Ridge):
         c = ordered_argmax([capped[of].max() for of in self.members], uncapped[heads])
         return int(heads[c])
 
-    def drawn(self, allowed, index):
-        """The best of some arms under a random radius, unless it may cost more than 20 times its own uncertainty."""
+    def drawn(self, allowed, pending):
+        """The best of some arms under a random radius, unless it may cost more than 20 times its own uncertainty.
+
+        If it has more pending decisions than rewards: the best under that radius of those that may be the best arm and
+        have the fewest pending beyond their rewards.
+        """
         guess, width = self.guess, self.width
         if self.D == 0:  # nothing knows all arms: their clusters' estimates
             guess, width = self.cluster()
-        radius = 1.25 * self.R * abs(keyed_normal(self.key, len(self.history) + (index << 40)))
+        radius = 1.25 * self.R * abs(keyed_normal(self.key, len(self.history) + (len(pending) << 40)))
         radius = min(radius, self.published_beta() if self.D else 1.0)
         bounds = np.where(allowed, self.bounds(), -np.inf)
         values = guess + radius * width
         capped = np.minimum(values, bounds)
         arm = int(self.order[ordered_argmax(capped[self.order], values[self.order])])
-        lower = self.lower_bounds()[arm]
-        if bounds.max() - lower <= 20 * (bounds[arm] - lower):
+        lower = self.lower_bounds()
+        if bounds.max() - lower[arm] > 20 * (bounds[arm] - lower[arm]):
+            if allowed.all() and not len(pending):
+                return self.best_by_bound()
+            uncapped = np.min([self.scales()[name] for name in ("direction", "cluster", "space")], axis=0)
+            arm = int(self.order[ordered_argmax(bounds[self.order], uncapped[self.order])])
+        excess = np.bincount(pending, minlength=self.N) - self.counts
+        if excess[arm] <= 0:
             return arm
-        if allowed.all():
-            return self.best_by_bound()
-        uncapped = np.min([self.scales()[name] for name in ("direction", "cluster", "space")], axis=0)
-        return int(self.order[ordered_argmax(bounds[self.order], uncapped[self.order])])
+        most = lower[allowed].max()
+        possible = allowed & (bounds >= most - TIE * abs(most))
+        possible = possible if possible.any() else allowed
+        spread = possible & (excess <= max(0, excess[possible].min()))
+        capped = np.where(spread, capped, -np.inf)
+        return int(self.order[ordered_argmax(capped[self.order], values[self.order])])
 
     def select(self) -> int:
         return self.choice

@@ -26,7 +26,15 @@ from sketchbandits.policies.multiscale.space_basis import (
     wanted_ridges,
     widened,
 )
-from sketchbandits.policies.multiscale.state import LENGTH, RAY, RAY_RECORD, SPACE, WAITING_RECORD, ray_in_cluster
+from sketchbandits.policies.multiscale.state import (
+    LENGTH,
+    OUTSIDE,
+    RAY,
+    RAY_RECORD,
+    SPACE,
+    WAITING_RECORD,
+    ray_in_cluster,
+)
 from sketchbandits.policies.parameters import Shared, radius_record
 from sketchbandits.policies.remainder import Remainder
 from sketchbandits.snapshot import Saved, take_array
@@ -41,6 +49,11 @@ SAVED_ROUNDS = 16  # budgets that may be saved up, so that no round is much long
 def partition_share(j: int) -> float:
     """The j-th partition's part of delta: nine tenths for the first, ``1/(10 j (j - 1))`` for later ones, in all 1."""
     return 0.9 if j == 1 else 0.1 / (j * (j - 1.0))
+
+
+def auto_budget(n_arms: int, dim: int) -> int:
+    """The operations that ``budget="auto"`` means: a row of the space's fit and half of all estimates."""
+    return max(LEAST_BUDGET, 3 * dim**2 + n_arms * dim // 2)
 
 
 class ChangingScales(ChangingClusters):
@@ -78,10 +91,10 @@ class ChangingScales(ChangingClusters):
         return -math.log(SHARES["space"] * partition_share(ridges) * self.settings["delta"])
 
     def _set_budget(self, space: Records, n_arms: int, dim: int) -> None:
-        """The operations of a round: those given, or a row of the space's fit and half of all estimates."""
+        """The operations of a round, and the news from which a new fit is made."""
         budget = self.settings["budget"]
         if budget == "auto":
-            budget = max(LEAST_BUDGET, 3 * dim**2 + n_arms * dim // 2)
+            budget = auto_budget(n_arms, dim)
         space["budget"], space["most"] = float(budget), SAVED_ROUNDS * float(budget) + 8.0 * dim**2
         draws = self.settings["explore"] == "randomised"
         space["least_news"] = min(MOST_NEWS, max(LEAST_NEWS, NEWS_PER_DIMENSION * dim)) if draws else LEAST_NEWS
@@ -126,6 +139,7 @@ class ChangingScales(ChangingClusters):
         state.waiting[arm] = np.zeros((), WAITING_RECORD)
         stamp, features = coordinates(x[None], self._basis)
         state.waiting["stamp"][arm], state.features[arm] = stamp[0], features[0]
+        state.space["outside"] += int(stamp[0] == OUTSIDE)
         ask_all(state, np.array([slot]))
 
     def _ray_of(self, arm: int, cluster: int, x: Floats) -> tuple[int, float]:

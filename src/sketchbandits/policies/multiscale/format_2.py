@@ -21,6 +21,7 @@ from sketchbandits.policies.multiscale.state import (
     SHOWN,
     SPACE_RECORD,
     THETA,
+    UNLISTED,
     WIDTH,
 )
 from sketchbandits.snapshot import Saved, take
@@ -34,7 +35,8 @@ def convert_space(saved: Saved) -> None:
     rays["ridge"] = space["direction"]["ridge"][0]
     arms, features = saved.arrays["arms"], saved.arrays["state.features"]
     space["ridges"], space["arms_seen"], space["least_news"] = 1, len(arms), 1.0 / 16.0
-    d = features.shape[1]
+    stamps, d = saved.arrays["state.waiting"]["stamp"][: len(arms)], features.shape[1]
+    space["outside"], space["listed"] = int((stamps == OUTSIDE).sum()), UNLISTED
     space["beta"] = radius_value(space["radius"][0], 0.0, float(space["logdet_shown"][0])) if d else 1.0
     saved.arrays.update({"state.space": space, "state.rays": rays, "basis": _basis(arms, features)})
     _convert_stats(saved, features)

@@ -72,6 +72,7 @@ def _keep_waiting(old: Any, plan: Plan, waiting: Records, space: Records) -> Non
     """Queue and batch of the kept arms in their order, then those of the remainders, the last arms of all."""
     kept, queue_and_batch = plan.kept.size, _queue_and_batch(old)
     waiting[:kept] = old.waiting[plan.kept]
+    space["outside"] = int((waiting["stamp"][:kept] == OUTSIDE).sum())
     waiting["queue"] = waiting["batch"] = 0  # entries of these two belong to places, not to arms
     waiting["stamp"][kept:] = OUTSIDE
     number = np.full(old.waiting.size, -1)

@@ -69,6 +69,7 @@ from sketchbandits.policies.multiscale.state import (
     SPACE,
     SPACE_FIELDS,
     SPACE_RECORD,
+    UNLISTED,
     WAITING_RECORD,
     WIDTH,
     number_rays,
@@ -107,7 +108,8 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
     arms
         One row per arm: an array, a sparse matrix or a data frame of numbers. Copied.
     sketch_size
-        l, the largest rank of a cluster (default 16). Small clusters are cheap and learn from fewer arms.
+        l, the largest rank of a cluster (default: 16, at most half the rank of all arms). Small clusters are cheap
+        and learn from fewer arms.
     partition
         A `Partition` of these arms made beforehand, in place of ``sketch_size``.
     ridge
@@ -160,7 +162,9 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
         seed: Any = 0,
     ) -> None:
         super().__init__(arms)
-        given = SKETCH_SIZE if sketch_size is None and partition is None else sketch_size
+        budget = checked_budget(budget)
+        self._basis, moments = space_basis(self.arms, MOST_DIMENSIONS if budget != 0 else 0)
+        given = default_size(moments.size) if sketch_size is None and partition is None else sketch_size
         size, tolerance = check_partition(self.arms, given, partition, tolerance)
         shared = check_shared(1.0 if ridge is None else ridge, noise, theta_norm, arm_norm, delta, self.arms)
         if callable(radius):
@@ -173,14 +177,14 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
             "ridge": None if ridge is None else shared.ridge,
             "radius": str(check_radius(radius, ("mixture", "logdet"))),
             "explore": self._rule(explore),
-            "budget": checked_budget(budget),
+            "budget": budget,
             "tolerance": tolerance,
             "horizon": horizon,
         }
         key = new_key(validate.generator(seed))
         with self._warm_up():
             self._partition = partition or Partition.first_fit(arms, sketch_size=size, tolerance=tolerance or None)
-            self._build_state()
+            self._build_state(space=self._new_space(moments))
             self._set_key(key)
 
     def _rule(self, explore: str | None) -> str:
@@ -189,10 +193,10 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
             return RULES[1] if large else RULES[0]
         return validate.option("explore", explore, RULES)
 
-    def _build_state(self, partitions: int = 1) -> None:
-        """The state before the first reward, on the ``partitions``-th partition; the space's part goes on, if any."""
-        old = self.state if partitions > 1 else None
-        space = self._new_space() if old is None else {name: getattr(old, name) for name in SPACE_FIELDS}
+    def _build_state(self, partitions: int = 1, space: dict[str, NDArray[Any]] | None = None) -> None:
+        """The state before the first reward, on the ``partitions``-th partition, with a new space or the one so far."""
+        old = self.state if space is None else None
+        space = space or {name: getattr(self.state, name) for name in SPACE_FIELDS}
         effective = float(space["space"]["radius"]["ridge"][0]) / self._unit
         radius = self._radius(min(self.settings["sketch_size"], self.dim, effective), 0.0)
         setting = Setting(
@@ -218,10 +222,8 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
             ask_all(self.state, np.arange(self.state.stats.shape[1]))
         self.state.control["first_clusters"], self.state.control["changed"] = self.partition.n_clusters, EVERY
 
-    def _new_space(self) -> dict[str, NDArray[Any]]:
-        """The arrays of the space before the first reward; sets its basis."""
-        most = MOST_DIMENSIONS if self.settings["budget"] != 0 else 0
-        self._basis, moments = space_basis(self.arms, most)
+    def _new_space(self, moments: Floats) -> dict[str, NDArray[Any]]:
+        """The arrays of the space before the first reward, from the eigenvalues of ``X'X/N``."""
         n, d = self.n_arms, len(self._basis)
         space = np.zeros(1, SPACE_RECORD)
         space["direction"] = self._radius(1.0, 0.0, "unbiased" if self.settings["radius"] == "mixture" else None)
@@ -234,6 +236,7 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
         factor[:, :d] = np.eye(d) * math.sqrt(space["radius"]["ridge"][0])
         waiting = np.zeros(n, WAITING_RECORD)
         waiting["stamp"], features = coordinates(self.arms, self._basis)
+        space["outside"], space["listed"] = int((waiting["stamp"] == OUTSIDE).sum()), UNLISTED
         self._set_budget(space, n, d)
         return {"space": space, "waiting": waiting, "features": features, "factor": factor}
 
@@ -247,12 +250,12 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
         renew_choice(self.state)
 
     def _picks(self, count: int, allowed: Mask, waiting: Ints) -> Ints:
-        """With draws, pending decisions are spread by further draws, and only their number matters."""
+        """With draws, pending decisions are spread by further draws and by how many each arm has."""
         if self.settings["explore"] == "optimism":
             return super()._picks(count, allowed, waiting)
         picks, arm_at = np.empty(count, np.int64), self.state.place[ARM_AT]
-        among = allowed[arm_at] & (arm_at >= 0)
-        picks_by_draw(self.state, among, waiting.size, picks)
+        pulls = np.bincount(self.state.place[SLOT, waiting], minlength=arm_at.size)
+        picks_by_draw(self.state, allowed[arm_at] & (arm_at >= 0), pulls, picks)
         return picks
 
     def _number_rays(self, clusters: Any) -> int:
@@ -324,6 +327,11 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:
         return STATE
+
+
+def default_size(rank: int) -> int:
+    """16, and at most half the rank of all arms: a cluster that spans them would be a second fit of the space."""
+    return min(SKETCH_SIZE, max(1, rank // 2)) if rank else SKETCH_SIZE
 
 
 def checked_budget(budget: int | str) -> int | str:

@@ -27,7 +27,7 @@ from sketchbandits.policies.cslb.layout import (
     record,
 )
 from sketchbandits.policies.cslb.tournament import first_capped_cluster, put_sentinel
-from sketchbandits.policies.multiscale.randomised import draw, first_by_draw, is_plausible
+from sketchbandits.policies.multiscale.randomised import draw, first_slot_by_draw, is_plausible
 from sketchbandits.policies.multiscale.rays import unit_bound
 from sketchbandits.policies.multiscale.space import EVALUATION, ask, process, queue, work_is_due
 from sketchbandits.policies.multiscale.state import (
@@ -38,6 +38,7 @@ from sketchbandits.policies.multiscale.state import (
     OUTSIDE,
     RAY,
     SPACE,
+    UNLISTED,
     WIDTH,
     MultiscaleState,
 )
@@ -106,6 +107,8 @@ def renew(control: Record, own: Record, c: int, stats: Floats, fits: Floats) -> 
 @kernel
 def guess_in_cluster(state: MultiscaleState, own: Record) -> None:
     """Estimate and width of the arms that the space's fit does not hold: those of their cluster."""
+    if state.space[0]["outside"] == 0:
+        return
     stats, unit = state.stats, own["beta"] / state.space[0]["beta"]
     for i in range(own["start"], own["start"] + own["size"]):
         arm = state.place[ARM_AT, i]
@@ -120,6 +123,7 @@ def renew_changed(state: MultiscaleState) -> None:
     Where Python has changed something, arms or shares of delta, the bounds of directions are recomputed too.
     """
     control, clusters, stats = state.control[0], state.clusters, state.stats
+    state.space[0]["listed"] = UNLISTED
     changed = control["changed"]
     first, last = changed, changed + 1
     if changed == EVERY:
@@ -160,8 +164,9 @@ def absorb(state: MultiscaleState, arm: int, reward: float) -> int:
     if space["draws"] == 1:
         guess_in_cluster(state, own)
         if space["version"] != version:
-            control["changed"] = EVERY
-            renew_changed(state)
+            space["listed"] = UNLISTED
+            for c in range(state.clusters.size):
+                renew(control, state.clusters[c], c, stats, fits)
             return DONE
     renew(control, own, c, stats, fits)
     return DONE
@@ -193,8 +198,8 @@ def choose_by_bound(state: MultiscaleState) -> None:
 @inlined_kernel
 def choose_by_draw(state: MultiscaleState) -> bool:
     """The winner under this round's draw; False where the bounds do not allow it."""
-    control, clusters, stats = state.control[0], state.clusters, state.stats
-    slot = first_by_draw(stats, stats[BOUND], draw(state.space[0], control["round"] - 1, 0))
+    control, clusters = state.control[0], state.clusters
+    slot = first_slot_by_draw(state, draw(state.space[0], control["round"] - 1, 0))
     control["choice"] = state.place[ARM_AT, slot]
     return is_plausible(state, slot, clusters[first_capped_cluster(control, clusters, state.fits)]["sentinel"])
 

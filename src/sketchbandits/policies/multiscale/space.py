@@ -19,6 +19,7 @@ from sketchbandits.policies.multiscale.state import (
     SPACE,
     TARGET,
     THETA,
+    UNLISTED,
     WIDTH,
     MultiscaleState,
 )
@@ -119,7 +120,7 @@ def ask(state: MultiscaleState, arm: int, slot: int) -> None:
     space, stats = state.space[0], state.stats
     stats[GUESS, slot], stats[WIDTH, slot] = look(state.features, state.factor, arm)
     stats[SPACE, slot] = min(stats[SPACE, slot], stats[GUESS, slot] + space["beta"] * stats[WIDTH, slot])
-    state.waiting[arm]["stamp"] = space["version"]
+    state.waiting[arm]["stamp"], space["listed"] = space["version"], UNLISTED
 
 
 @kernel

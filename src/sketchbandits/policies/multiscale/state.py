@@ -25,11 +25,13 @@ from sketchbandits.policies.cslb.layout import (
 
 # More rows of ``stats``, per slot: its bound on the scale of its direction; the least bound that the space's fit ever
 # gave it; its signed length along its ray and the number of that ray; its estimate and its width ||x||_{V^-1} in the
-# space's fit (without a space, in its cluster's); the least of all its bounds.
-DIRECTION, SPACE, LENGTH, RAY, GUESS, WIDTH, BOUND = range(N_STATS, N_STATS + 7)
-N_ROWS = N_STATS + 7
+# space's fit (without a space, in its cluster's); the least of all its bounds. The last row belongs to places, not to
+# slots: the slots of the shortlist of random choices, in order (`randomised`).
+DIRECTION, SPACE, LENGTH, RAY, GUESS, WIDTH, BOUND, LISTED = range(N_STATS, N_STATS + 8)
+N_ROWS = N_STATS + 8
 SHOWN, MADE = range(2)  # the published fit of the space and the one in the making
 TARGET, THETA = -2, -1  # the last rows of each: R theta, and theta (of the published one)
+UNLISTED, ALL_LISTED = -1, -2  # instead of a length: there is no shortlist yet; it would hold most slots
 OUTSIDE = -1  # the stamp of an arm whose features the space's fit cannot hold
 PARALLEL = 1e-8  # arms whose directions differ by less are on one ray
 
@@ -76,6 +78,10 @@ SPACE_RECORD = np.dtype(
         ("draws", np.int64),  # whether choices are random
         ("boldness", np.float64),  # the scale of the draws, in units of the reward
         ("caution", np.float64),  # how many times its own uncertainty the regret of a drawn arm may be
+        ("listed", np.int64),  # how many slots are on the shortlist, UNLISTED or ALL_LISTED
+        ("reach", np.float64),  # the largest draw that the shortlist is for
+        ("level", np.float64),  # what no other slot comes up to with such a draw
+        ("outside", np.int64),  # arms that the space's fit does not hold
         ("key", np.uint64),  # of the draws
         ("second_key", np.uint64),
         ("direction", RADIUS),  # of rays
@@ -90,7 +96,7 @@ class MultiscaleState(NamedTuple):
     control: Annotated[Records, "1", CONTROL_RECORD]
     clusters: Annotated[Records, "k", CLUSTER_RECORD]
     place: Annotated[Ints, "4 s"]
-    stats: Annotated[Floats, "14 s"]  # per slot: as in CS-LB, then DIRECTION ... BOUND
+    stats: Annotated[Floats, "15 s"]  # per slot: as in CS-LB, then DIRECTION ... LISTED
     fits: Annotated[Floats, "f"]
     rays: Annotated[Records, "g", RAY_RECORD]
     space: Annotated[Records, "1", SPACE_RECORD]
