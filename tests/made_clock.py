@@ -12,6 +12,8 @@ GENERAL = RNG.normal(size=(23, 6)) / 3
 def made_up(policy, means, noise):
     """A clock that is the same every time: the calls, then arms and features, and the budget of operations."""
     budget = policy.settings.get("budget", 0)
+    if budget == "auto":
+        budget = float(policy.state.space["budget"][0])
     return CALL + OPERATION * (
         budget + policy.n_arms * policy.dim * (2 if type(policy).__name__ == "LinTS" else 1) / 10
     )

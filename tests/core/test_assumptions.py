@@ -1,15 +1,21 @@
 """`diagnostics` and its warnings: ``noise`` and ``theta_norm`` that are too small are reported, right ones never."""
 
+import copy
+import pickle
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import naive
 import numpy as np
 import pytest
 from catalogue import CONTEXTUAL, POLICIES
+from conftest import rounds
 from sklearn.datasets import load_digits
 
 from sketchbandits import CBSCFD, CSLB, OFUL, SOFUL, UCB1, AssumptionWarning, DBSLinUCB, LinTS, LinUCB, MultiscaleCSLB
 from sketchbandits.environments import LabelledEnvironment
+from sketchbandits.policies import assumptions, contextual
 from sketchbandits.policies.assumptions import Evidence, least_noise, rounded_up
 
 N, D, SIZE = 20, 4, 3
@@ -52,7 +58,7 @@ def warned(call):
         warnings.simplefilter("always")
         call()
     assert all(w.category is AssumptionWarning and w.filename == __file__ for w in caught)
-    return [str(w.message).split("=")[0] for w in caught]
+    return [str(w.message).split(": ")[1].split("=")[0] for w in caught]  # after the policy's name
 
 
 @pytest.mark.parametrize("name", [*MAKE, "ucb1"])
@@ -74,9 +80,17 @@ def test_too_small_a_theta_norm_is_reported_with_a_value_that_fits(name):
     policy = MAKE[name](arms)
     assert warned(lambda: play(policy, means, generator)) == ["theta_norm"]
     (violation,) = policy.diagnostics().violated
-    # Capped at 1, multi-scale CS-LB has no reason to look for the arms that show how much more there is.
+    # Capped at 1, multi-scale CS-LB has no reason to look for the arms that show how much more there is: its
+    # suggestion fits the rewards so far, and the next run may show more.
     assert (1.0 if name == "multiscale" else 5.0) < violation.seen < 8.0 and 4.0 < violation.suggestion < 14.0
-    assert warned(lambda: play(MAKE[name](arms, theta_norm=violation.suggestion), means, generator)) == []
+    assert policy._norm(1.25, violation.suggestion, most=1e9).least <= violation.suggestion
+    for _ in range(2 if name == "multiscale" else 1):
+        suggestion = violation.suggestion
+        policy = MAKE[name](arms, theta_norm=suggestion)
+        more = warned(lambda policy=policy: play(policy, means, generator))
+        if more:
+            (violation,) = policy.diagnostics().violated
+    assert more == [] and 5.0 < suggestion < 14.0
 
 
 @pytest.mark.parametrize("name", [*MAKE, "ucb1"])
@@ -99,6 +113,62 @@ def test_of_many_runs_none_with_the_right_noise_looks_violated_and_all_with_half
     assert min(most) > 0.5  # a control: the same runs contradict a noise of a half
 
 
+# ---------------------------------------------------------------------------------------------------- how often it errs
+REWARDS = {  # each 0.5-sub-Gaussian around its mean, and no less
+    "gaussian": lambda generator, mean: mean + 0.5 * generator.normal(),
+    "uniform": lambda generator, mean: mean + generator.uniform(-0.5, 0.5),
+    "bernoulli": lambda generator, mean: float(generator.random() < mean),
+}
+PLAYED = {
+    **{name: MAKE[name] for name in ("cslb", "multiscale", "oful", "lints")},
+    "ucb1": lambda arms, theta_norm, **given: UCB1(arms, **given),
+    "oful-contexts": lambda arms, **given: OFUL.contextual(dim=D, **given),
+    "multiscale-contexts": lambda arms, **given: MultiscaleCSLB.contextual(dim=D, **given),
+}
+
+
+def reported(name, kind, seed, *, noise=0.5, theta_norm=1.0):
+    """What a policy reports that plays by its own choices; theta* has norm 1 and one arm has its direction."""
+    generator = np.random.default_rng([seed, 7])
+    arms, theta = np.abs(generator.normal(size=(12, D))), np.abs(generator.normal(size=D))
+    arms /= np.linalg.norm(arms, axis=1, keepdims=True)
+    arms[3] = theta = theta / np.linalg.norm(theta)
+    policy, means = PLAYED[name](arms, noise=noise, theta_norm=theta_norm), arms @ theta
+
+    def learn():
+        for _ in range(rounds(300, 100)):
+            if name.endswith("contexts"):
+                arm = policy.select(arms)
+                policy.update(arms[arm], REWARDS[kind](generator, means[arm]))
+            else:
+                arm = policy.select()
+                policy.update(arm, REWARDS[kind](generator, means[arm]))
+
+    return warned(learn)
+
+
+@pytest.mark.parametrize("kind", REWARDS)
+@pytest.mark.parametrize("name", PLAYED)
+def test_right_parameters_are_reported_less_often_than_claimed(name, kind, monkeypatch):
+    """Far too seldom to count at one in a million: so with a level that many runs can contradict."""
+    runs, level = rounds(60, 5), 0.2
+    assert [reported(name, kind, seed) for seed in range(runs // 5)] == [[]] * (runs // 5)
+    for module in (assumptions, contextual):
+        monkeypatch.setattr(module, "ALPHA", level)
+    found = [parameter for seed in range(runs) for parameter in reported(name, kind, seed)]
+    for parameter in ("noise", "theta_norm"):
+        assert found.count(parameter) <= level * runs
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_the_same_runs_contradict_wrong_parameters(name):
+    """The control: a test that reports nothing would pass the one above."""
+    for seed in range(rounds(10, 2)):
+        assert reported(name, "gaussian", seed, noise=0.2) == ["noise"]
+        if name != "ucb1":
+            assert reported(name, "bernoulli", seed, theta_norm=0.2) == ["theta_norm"]
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_a_contextual_form_reports_both(name):
     def learn(norm, **given):
@@ -114,6 +184,39 @@ def test_a_contextual_form_reports_both(name):
     assert found == ["noise"] and 1.0 < policy.diagnostics().violated[0].suggestion < 1.5
     policy, found = learn(8.0)
     assert found == ["theta_norm"] and 8.0 < policy.diagnostics().violated[0].suggestion < 13.0
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("n", [100, 400, 2_000])
+def test_a_large_parameter_does_not_pass_for_noise(name, n):
+    """The fit's own ridge would leave much of it over: of multi-scale's, 30 here, enough to report the noise."""
+    dim, generator = 30, np.random.default_rng(3)
+    sketch = {"sketch_size": 2 * dim} if name in ("soful", "cbscfd", "dbslinucb") else {}
+    make = getattr({**FORMS, "soful": SOFUL, "cbscfd": CBSCFD, "dbslinucb": DBSLinUCB}[name], "contextual", FORMS[name])
+    policy = make(dim=dim, **sketch)
+    rows, theta = generator.normal(size=(n, dim)), generator.normal(size=dim)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rewards = rows @ theta * (30.0 / np.linalg.norm(theta)) + generator.normal(size=n)
+    assert set(warned(lambda: policy.update_many(rows, rewards))) <= {"theta_norm"}
+    found = policy.diagnostics()
+    assert 0.8 < found.noise_seen < 1.3 and found.least_noise < 1.0
+    assert n == 100 or [violation.parameter for violation in found.violated] == ["theta_norm"]
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])
+@pytest.mark.parametrize("ridge", [1e-8, 1.0, 1e6])
+def test_what_a_fit_leaves_over_is_that_of_least_squares_whatever_its_ridge(ridge, offset):
+    generator = np.random.default_rng(1)
+    rows = np.column_stack([generator.normal(size=(400, D)), np.ones(400)])
+    rewards = rows @ np.arange(D + 1.0) + offset + generator.normal(size=400)
+    policy = OFUL.contextual(dim=D + 1, ridge=ridge, radius="logdet", noise=1e3, theta_norm=1.0)
+    policy.assumption_warnings = False
+    policy.update_many(rows, rewards)
+    left = rewards - rows @ np.linalg.lstsq(rows, rewards)[0]
+    least = np.sqrt((left**2).sum() / (400 - D - 1))
+    # What is kept of the ridge can only make it less: nothing is claimed where the digits are gone.
+    assert policy.diagnostics().noise_seen <= least * (1 + 1e-3)
+    assert offset or policy.diagnostics().noise_seen > 0.99 * least
 
 
 def test_digits_whose_rewards_no_parameter_of_norm_one_explains_are_reported():
@@ -179,6 +282,62 @@ def test_a_warning_that_is_an_error_leaves_the_reward_recorded_and_comes_once():
         policy.update(1, 1.0)
     assert policy.counts.sum() == 32
     policy.update_many([0, 1] * 100, [0.0, 1.0] * 100)
+
+
+def test_a_copy_repeats_nothing_and_a_loaded_policy_may(tmp_path):
+    arms, means, generator = game()
+    policy = OFUL(arms, noise=0.3)
+    fresh = policy.copy()
+    assert warned(lambda: play(policy, means, generator)) == ["noise"]
+    policy.save(tmp_path / "state.npz")
+    loaded = OFUL.load(tmp_path / "state.npz")
+    for twin in (policy.copy(), copy.deepcopy(policy), pickle.loads(pickle.dumps(policy))):
+        assert warned(lambda twin=twin: play(twin, means, generator, rounds=5_000)) == []
+    for other in (fresh, loaded):  # what another has reported is not known to them
+        assert warned(lambda other=other: play(other, means, generator, rounds=5_000)) == ["noise"]
+
+
+@pytest.mark.parametrize("session", [1, 10])
+@pytest.mark.parametrize("name", ["oful", "multiscale-contexts"])
+def test_a_policy_that_is_loaded_for_a_few_rewards_at_a_time_is_checked_too(name, session, tmp_path):
+    arms, means, generator = game()
+    policy, found = PLAYED[name](arms, noise=0.1, theta_norm=1.0), []
+    for first in range(0, 140, session):
+        policy.save(tmp_path / "state.npz")
+        policy = type(policy).load(tmp_path / "state.npz")
+        played = np.arange(first, first + session) % N
+        given = arms[played] if name.endswith("contexts") else played
+        rewards = means[played] + generator.normal(size=session)
+        if warned(lambda policy=policy, given=given, rewards=rewards: policy.update_many(given, rewards)):
+            found.append(first + session)
+    assert found == ([64, 128] if session == 1 else [70, 130])  # the doublings; with 32 too little is known
+
+
+def test_threads_report_once():
+    policy, start = OFUL.contextual(dim=D, noise=0.1), threading.Barrier(4)
+
+    def learn(seed):
+        generator = np.random.default_rng(seed)
+        start.wait()
+        for x in generator.normal(size=(300, D)):
+            policy.update(x / np.linalg.norm(x), generator.normal())
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(learn, range(4)))
+    assert [w.category for w in caught] == [AssumptionWarning]
+
+
+def test_reading_checks_nothing():
+    arms, means, generator = game()
+    policy = OFUL(arms, noise=0.3)
+    policy.update_many(generator.integers(N, size=31), generator.normal(size=31))
+    before = {name: repr(value) for name, value in vars(policy).items() if name not in ("_lock", "_kept_bounds")}
+    for read in (policy.select, policy.bounds, policy.estimates, policy.diagnostics, lambda: policy.select_many(3)):
+        assert warned(read) == []
+    after = {name: repr(value) for name, value in vars(policy).items() if name not in ("_lock", "_kept_bounds")}
+    assert before == after
 
 
 def test_a_watch_that_restarts_knows_no_earlier_scatter():

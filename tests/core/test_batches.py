@@ -24,10 +24,10 @@ def memory(policy):
 
 
 def uniform_log(size, seed=1):
-    """Arms drawn uniformly at random, with noisy rewards."""
+    """Arms drawn uniformly at random, with noisy rewards; the parameter has norm 1."""
     generator = np.random.default_rng(seed)
-    arms = generator.integers(0, N, size)
-    return arms, ARMS[arms] @ generator.normal(size=D) + 0.3 * generator.normal(size=size)
+    arms, theta = generator.integers(0, N, size), generator.normal(size=D)
+    return arms, ARMS[arms] @ theta / np.linalg.norm(theta) + 0.3 * generator.normal(size=size)
 
 
 def slow_replay(policy, arms, rewards, learn):

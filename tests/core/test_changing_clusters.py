@@ -18,13 +18,14 @@ from sketchbandits.policies.cslb.layout import (
     MANY,
     SLOT,
 )
-from sketchbandits.policies.multiscale.policy import partition_share
+from sketchbandits.policies.multiscale import changing_scales
+from sketchbandits.policies.multiscale.policy import SHARES, partition_share
+from sketchbandits.policies.multiscale.randomised import CAUTION, lower_bound
 from sketchbandits.policies.multiscale.state import (
     DIRECTION,
     LENGTH,
     RAY,
     SHOWN,
-    SPACE,
     THETA,
 )
 from sketchbandits.policies.rounds import LOST, MEAN, SUM, WIDTH2
@@ -34,8 +35,12 @@ DELTA = 0.05
 MAKE = {
     "cslb": lambda arms, l, **more: CSLB(arms, sketch_size=l, radius="logdet", ridge=0.7, delta=DELTA, **more),
     "cslb-shortlist": lambda arms, l: MAKE["cslb"](arms, l, scan="shortlist"),
-    "multiscale": lambda arms, l, **more: MultiscaleCSLB(arms, sketch_size=l, delta=DELTA, **more),
-    "multiscale-poor": lambda arms, l: MultiscaleCSLB(arms, sketch_size=l, ridge=0.7, delta=DELTA, budget=40),
+    # A ridge is given: without one it follows the arms known at first, or all so far.
+    "multiscale": lambda arms, l, **more: MultiscaleCSLB(arms, sketch_size=l, delta=DELTA, **{"ridge": 0.7, **more}),
+    "multiscale-optimism": lambda arms, l: MAKE["multiscale"](arms, l, explore="optimism"),
+    "multiscale-poor": lambda arms, l: MultiscaleCSLB(
+        arms, sketch_size=l, ridge=0.7, delta=DELTA, budget=40, explore="optimism"
+    ),
 }
 every_policy = pytest.mark.parametrize("make", MAKE)
 both_classes = pytest.mark.parametrize("make", ["cslb", "multiscale"])
@@ -129,21 +134,25 @@ def ray_fits(policy):
 
 
 def assert_plays_the_best(policy):
-    """The choice may be played, and no arm that may be has a larger bound."""
-    bounds = np.where(policy.active, policy.bounds(), -np.inf)
-    assert policy.active[policy.select()]
-    assert bounds[policy.select()] >= bounds.max() - 1e-9 * abs(bounds.max())
+    """The choice may be played, and no arm that may be has a larger bound; or the rule of random choices allows it."""
+    bounds, arm = np.where(policy.active, policy.bounds(), -np.inf), policy.select()
+    assert policy.active[arm]
+    if policy.settings.get("explore") != "randomised":
+        assert bounds[arm] >= bounds.max() - 1e-9 * abs(bounds.max())
+        return
+    lower = lower_bound(policy.state, policy.state.place[SLOT, arm])
+    assert bounds.max() - lower <= CAUTION * (bounds[arm] - lower) + 1e-9 * abs(bounds.max())
 
 
 def assert_shares_within_delta(policy):
     """What all clusters, and all rays, may spend of delta."""
     clusters = policy.state.clusters[: policy.partition.n_clusters]
     multiscale, first = isinstance(policy, MultiscaleCSLB), policy.state.control["partitions"][0] == 1
-    part = 0.09 * 0.9 * DELTA if multiscale and first else DELTA
+    part = 0.1 * 0.9 * DELTA if multiscale and first else DELTA
     assert np.exp(-clusters["share"]).sum() <= part * (1 + 1e-12)
     if multiscale:
         rays = policy.state.rays["share"][: policy.state.space["n_rays"][0]]
-        assert np.exp(-rays).sum() <= 0.9 * 0.9 * DELTA * (1 + 1e-12)
+        assert np.exp(-rays).sum() <= 0.5 * 0.9 * DELTA * (1 + 1e-12)
         return
     # And the radius is made of that share.
     noise = np.sqrt(log_dets(policy) + 2 * clusters["share"])
@@ -237,7 +246,7 @@ def test_shares_are_those_of_the_specification(make):
     """K clusters known at first: delta/(K + 1) each; the k-th later one delta/((K + 1) k (k + 1)); rays likewise."""
     X = np.random.default_rng(8).normal(size=(23, 5))
     policy = MAKE[make](X[:5], 2)
-    part = DELTA if make == "cslb" else 0.09 * 0.9 * DELTA
+    part = DELTA if make == "cslb" else 0.1 * 0.9 * DELTA
     k0 = policy.partition.n_clusters
     policy.add_arms(X[5:6])  # fills the last cluster
     assert policy.partition.n_clusters == k0 == 3
@@ -249,7 +258,7 @@ def test_shares_are_those_of_the_specification(make):
     assert np.allclose(np.exp(-policy.state.clusters["share"][: expected.size]), expected)
     if make == "multiscale":
         later = np.arange(1, 23 - 5 + 1)
-        expected = 0.81 * DELTA / 6 / np.concatenate([np.ones(5), later * (later + 1.0)])
+        expected = 0.5 * 0.9 * DELTA / 6 / np.concatenate([np.ones(5), later * (later + 1.0)])
         assert np.allclose(np.exp(-policy.state.rays["share"][:23]), expected)
 
 
@@ -451,7 +460,10 @@ def test_repartition_finds_the_subspaces_and_keeps_every_reward(make, grown):
     play(policy, generator, 120, log)
     policy.remove_arms([0, 33])
     before = policy.counts, policy.active
-    report = policy.repartition()
+    if grown:
+        with pytest.raises(ValueError, match="force must be True where arms were added after rewards"):
+            policy.repartition()
+    report = policy.repartition(force=grown)
     assert isinstance(report, Repartition)
     assert report.done and report.ratio < 1
     assert report.clusters_before > 3 == report.clusters_after == policy.partition.n_clusters
@@ -460,14 +472,15 @@ def test_repartition_finds_the_subspaces_and_keeps_every_reward(make, grown):
     assert_plays_the_best(policy)
     assert_shares_within_delta(policy)
     direct = type(policy)(
-        X, partition=policy.partition, delta=DELTA, **({"radius": "logdet", "ridge": 0.7} if make == "cslb" else {})
+        X, partition=policy.partition, delta=DELTA, ridge=0.7, **({"radius": "logdet"} if make == "cslb" else {})
     )
     assert_same_fits(policy, book(direct, log))
     play(policy, generator, 30, log)
+    if not grown:
+        again = policy.repartition()
+        assert not again.done and again.ratio >= 1  # the new part of delta is smaller: it does not pay
     policy.add_arms(X[:3])
     assert_plays_the_best(policy)
-    again = policy.repartition()
-    assert not again.done and again.ratio >= 1  # the new part of delta is smaller: it does not pay
 
 
 @both_classes
@@ -488,7 +501,7 @@ def test_repartition_that_does_not_pay_changes_nothing_unless_forced(make, tmp_p
         spent.append(np.exp(-policy.state.clusters["share"]).sum() * 3 / 2)  # one share of three is for later clusters
         play(policy, generator, 7, log)
     part = np.arange(2, 6)
-    expected = DELTA / (part * (part + 1)) if make == "cslb" else 0.09 * 0.1 * DELTA / (part * (part - 1))
+    expected = DELTA / (part * (part + 1)) if make == "cslb" else 0.1 * 0.1 * DELTA / (part * (part - 1))
     assert np.allclose(spent, expected)
     policy.save(tmp_path / "policy.npz")
     loaded = type(policy).load(tmp_path / "policy.npz")
@@ -523,6 +536,7 @@ def assert_same_fits_up_to_basis(one, other):
 def test_all_partitions_of_multiscale_together_spend_delta():
     total = sum(partition_share(j) for j in range(1, 20_000))
     assert 0.9999 < total <= 1.0
+    assert sum(SHARES.values()) == pytest.approx(1.0, abs=1e-15)
 
 
 def test_the_space_goes_on_over_a_repartition():
@@ -543,9 +557,9 @@ def test_the_space_goes_on_over_a_repartition():
 
 
 # ---------------------------------------------------------------------------------------------------- the space's scale
-def published_matches_a_prefix(policy, log, inside):
-    """The published fit is the ridge fit of all rewards of arms ``inside``, up to some round."""
-    state = policy.state
+def published_matches_a_prefix(policy, log, inside=None):
+    """The published fit is the ridge fit of all rewards of arms ``inside`` (all), up to some round."""
+    inside, state = np.ones(policy.n_arms, bool) if inside is None else inside, policy.state
     features = state.features[: policy.n_arms]
     R = state.factor[SHOWN, :-2]
     V = R.T @ R
@@ -560,26 +574,57 @@ def published_matches_a_prefix(policy, log, inside):
     raise AssertionError("the published fit is that of no prefix")
 
 
-def test_new_arms_join_the_space_where_its_coordinates_are_the_features():
-    X, generator, log = np.random.default_rng(9).normal(size=(31, 5)) / 3, np.random.default_rng(9), []
-    policy = MAKE["multiscale"](X[:9], 2)
-    for first in range(9, 31, 2):
-        play(policy, generator, 20, log)
-        policy.add_arms(X[first : first + 2])
-        assert np.array_equal(policy.state.features[: policy.n_arms], X[: first + 2])
-        assert np.isinf(policy.state.stats[SPACE, slots(policy)[-2:]]).all() or policy.select() >= first
-    play(policy, generator, 100, log)
-    n = published_matches_a_prefix(policy, log, np.ones(31, bool))
-    assert n > 200
-    assert np.isfinite(policy.scales()["space"][9:]).any()
+@pytest.mark.parametrize("ridge", [None, 0.7])
+@pytest.mark.parametrize("first", [1, 3, 9])
+def test_the_space_grows_with_the_arms_and_its_fit_stays_one_of_all_rewards(first, ridge):
+    """Arms that leave the span, beyond as many as there are dimensions; the ridge follows their effective rank."""
+    generator, log = np.random.default_rng(9), []
+    X = generator.normal(size=(31, 5)) / 3
+    theta = generator.normal(size=5)
+    theta /= np.linalg.norm(theta)
+    policy = MAKE["multiscale"](X[:first], 2, ridge=ridge, noise=0.1)
+    used = [float(policy.state.space["radius"]["ridge"][0])]
+    while policy.n_arms < 31:
+        for _ in range(15):
+            arm = policy.select()
+            log.append((arm, float(X[arm] @ theta + 0.1 * generator.normal())))
+            policy.update(*log[-1])
+        policy.add_arms(X[policy.n_arms : policy.n_arms + 2])
+        used.append(float(policy.state.space["radius"]["ridge"][0]))
+        assert policy.state.features.shape[1] == min(policy.n_arms, 5) == len(policy._basis)
+        assert np.allclose(policy.state.features[: policy.n_arms] @ policy._basis, policy.arms, atol=1e-12)
+        assert np.isfinite(policy.scales()["space"]).all(), "a new arm is bounded by what all others taught"
+        published_matches_a_prefix(policy, log)
+        assert np.all(policy.bounds() >= policy.arms @ theta)
+    assert published_matches_a_prefix(policy, log) > 100
+    doublings = np.log2(np.divide(used, used[0]))
+    assert np.allclose(doublings, doublings.round()) and np.all(np.diff(doublings) >= 0)
+    assert (doublings[-1] >= 1) == (ridge is None and first == 1)
 
 
-def test_arms_outside_a_reduced_space_leave_it_valid():
-    """Fewer arms than dimensions: the space is the span of those at hand, and knows nothing of what comes later."""
+def test_the_ridge_that_follows_the_arms_is_that_of_a_fit_with_all_of_them_up_to_a_factor_of_two():
+    X, generator = np.random.default_rng(10).normal(size=(60, 8)), np.random.default_rng(11)
+    grown, whole = MAKE["multiscale"](X[:2], 2, ridge=None), MAKE["multiscale"](X, 2, ridge=None)
+    log = []
+    while grown.n_arms < 60:
+        play(grown, generator, 9, log)
+        grown.add_arms(X[grown.n_arms : grown.n_arms + 3])
+    mine, theirs = (float(policy.state.space["radius"]["ridge"][0]) for policy in (grown, whole))
+    assert theirs / 2 <= mine <= theirs * 1.01
+    # Raising it makes the fit of the same rewards with the new ridge; every ridge has its part of delta.
+    published_matches_a_prefix(grown, log)
+    shares = [np.exp(-grown._space_share(k)) for k in range(1, 2_000)]
+    assert sum(shares) <= SHARES["space"] * DELTA
+    space = grown.state.space[0]
+    assert np.isclose(space["radius"]["log_share"], grown._space_share(int(space["ridges"])))
+
+
+def test_above_the_most_dimensions_later_arms_stay_outside_and_the_fit_stays_valid(monkeypatch):
+    monkeypatch.setattr(changing_scales, "MOST_DIMENSIONS", 4)
     generator, log = np.random.default_rng(10), []
     old = generator.normal(size=(9, 3)) @ generator.normal(size=(3, 12)) / 6
     new = generator.normal(size=(14, 12)) / 4
-    policy = MAKE["multiscale"](old, 2, noise=0.0, theta_norm=2.0)
+    policy = MAKE["multiscale"](old, 2, noise=0.0, theta_norm=2.0, ridge=None)
     theta = generator.normal(size=12)
     theta *= 2.0 / np.linalg.norm(theta)
     assert policy.state.features.shape[1] == 3
@@ -590,13 +635,15 @@ def test_arms_outside_a_reduced_space_leave_it_valid():
             log.append((arm, float(policy.arms[arm] @ theta)))
             policy.update(*log[-1])
             assert np.all(policy.bounds() >= policy.arms @ theta - 1e-9)  # there is no noise
-    inside = np.arange(policy.n_arms) < 9
+    assert policy.state.features.shape[1] == 4
+    inside = np.arange(policy.n_arms) < 10
+    assert policy.state.space["outside"][0] == (~inside).sum() == 13
     for arm in np.flatnonzero(inside).tolist() * 3:
         log.append((arm, float(policy.arms[arm] @ theta)))
         policy.update(*log[-1])
     published_matches_a_prefix(policy, log, inside)
     assert policy.state.space["version"][0] > 3
-    assert np.isinf(policy.scales()["space"][9:]).all()
+    assert np.isinf(policy.scales()["space"][10:]).all() and np.isfinite(policy.scales()["space"][:10]).all()
     assert np.all(policy.bounds() >= policy.arms @ theta - 1e-9)
 
 

@@ -338,8 +338,8 @@ def test_parts_of_delta_are_given_out_once(make, steps):
         assert policy.active[policy.select()]
         keep_parts(policy, parts)
     assert len(parts["cluster"]) >= policy.partition.n_clusters
-    assert sum(parts["cluster"].values()) <= (0.81 * 0.1 if make == "multiscale" else 1.0) * DELTA * (1 + 1e-9)
-    assert sum(parts["ray"].values()) <= 0.81 * DELTA * (1 + 1e-9)
+    assert sum(parts["cluster"].values()) <= (0.9 * 0.1 if make == "multiscale" else 1.0) * DELTA * (1 + 1e-9)
+    assert sum(parts["ray"].values()) <= 0.9 * 0.5 * DELTA * (1 + 1e-9)
 
 
 def keep_parts(policy, parts):

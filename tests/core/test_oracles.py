@@ -270,7 +270,7 @@ def test_dyadic_blocks_keep_their_word(compensated):
 @pytest.mark.parametrize("switching", [None, 0.6])
 def test_oful_with_large_arm_sets_and_refits_follows_the_twin(switching):
     X = np.random.default_rng(2).normal(size=(37, 6)) * 30.0
-    fast, slow = (cls(X, ridge=0.01, switching=switching) for cls in (OFUL, naive.OFUL))
+    fast, slow = (cls(X, ridge=0.01, theta_norm=2.5, switching=switching) for cls in (OFUL, naive.OFUL))
     generator = np.random.default_rng(3)
     for _ in range(rounds(300, 80)):
         arm = fast.select()

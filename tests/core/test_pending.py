@@ -296,6 +296,7 @@ def test_bad_arguments_are_refused_by_name_and_change_nothing(arguments, message
     assert memory(policy) == before
 
 
+@pytest.mark.filterwarnings("ignore::sketchbandits.AssumptionWarning")  # they contradict the noise on purpose
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("rewards", [(0.0, 25.0), (1.0, 5.0)], ids=str)
 def test_rewards_beyond_what_the_noise_allows_leave_a_choice(seed, rewards):

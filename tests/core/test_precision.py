@@ -103,16 +103,21 @@ RIDGES = [1e-8, 1e-4, 1.0, 1e4, 1e8]
 SCALES = [1e-6, 1.0, 1e6]
 
 
-def few(arms, ridge):
-    return CSLB(arms, sketch_size=3, ridge=ridge, arm_norm=1e13)
+def few(arms, **options):
+    return CSLB(arms, sketch_size=3, arm_norm=1e13, **options)
 
 
-def many(arms, ridge):
-    return CSLB(arms, sketch_size=2, ridge=ridge, arm_norm=1e13, radius="logdet")
+def many(arms, **options):
+    return CSLB(arms, sketch_size=2, arm_norm=1e13, radius="logdet", **options)
 
 
-def multiscale(arms, ridge):
-    return MultiscaleCSLB(arms, sketch_size=3, ridge=ridge, arm_norm=1e13)
+def multiscale(arms, **options):
+    return MultiscaleCSLB(arms, sketch_size=3, arm_norm=1e13, **options)
+
+
+def norm_of_theta(scale):
+    """A ``theta_norm`` that rewards near 1 do not contradict, with arms of this scale."""
+    return max(1.0, 1.0 / scale)
 
 
 @pytest.mark.parametrize("make", [few, many, multiscale, OFUL, LinTS], ids=lambda make: make.__name__)
@@ -136,7 +141,7 @@ def pull_one_arm(make, ridge, scale, total):
     arms = generator.normal(size=(9, 5)) * scale
     if make is many:  # powers of two keep parallel arms exactly parallel, which extended precision would notice
         arms = np.concatenate([arms[:3] * factor for factor in (1.0, 0.5, 2.0, 0.25)])
-    policy = make(arms, ridge=ridge)
+    policy = make(arms, ridge=ridge, theta_norm=norm_of_theta(scale))
     for arm in (4, 1):
         policy.update(arm, 0.3)
     pull(policy, 4, np.full(total, 0.7))
@@ -154,7 +159,7 @@ def pull_one_arm(make, ridge, scale, total):
 def test_the_literal_engine_at_every_ridge_and_scale(ridge, scale):
     generator = np.random.default_rng(3)
     arms = generator.normal(size=(9, 5)) * scale
-    policy = CSLB(arms, sketch_size=3, ridge=ridge, engine="sketch")
+    policy = CSLB(arms, sketch_size=3, ridge=ridge, theta_norm=norm_of_theta(scale), engine="sketch")
     for arm in (4, 1):
         policy.update(arm, 0.3)
     pull(policy, 4, np.full(rounds(12_000, 100), 0.7))
@@ -172,7 +177,7 @@ def test_the_literal_engine_at_every_ridge_and_scale(ridge, scale):
 def test_lossless_sketches_at_every_ridge_and_scale(make, ridge, scale):
     generator = np.random.default_rng(3)
     arms = generator.normal(size=(9, 5)) * scale
-    policy = make(arms, sketch_size=5, ridge=ridge)
+    policy = make(arms, sketch_size=5, ridge=ridge, theta_norm=norm_of_theta(scale))
     for arm in (4, 1):
         policy.update(arm, 0.3)
     pull(policy, 4, np.full(rounds(20_000, 100), 0.7))
@@ -192,7 +197,7 @@ def test_contextual_forms_at_every_ridge_and_scale(make, ridge, scale):
     generator = np.random.default_rng(3)
     contexts = generator.normal(size=(9, 5)) * scale
     options = {} if make is OFUL else {"sketch_size": 5}
-    policy = make.contextual(dim=5, ridge=ridge, radius="logdet", **options)
+    policy = make.contextual(dim=5, ridge=ridge, theta_norm=norm_of_theta(scale), radius="logdet", **options)
     counts = np.array([0, 3, 0, 0, rounds(2_000, 60), 0, 0, 1, 0])
     for arm in np.repeat(np.arange(9), counts):
         policy.update(contexts[arm], 0.5)
@@ -250,7 +255,7 @@ def test_contextual_means_in_directions_never_seen(scale, ridge):
 
 
 def test_sums_of_rewards_are_exact():
-    policy = CSLB(np.eye(3)[:2], sketch_size=2)
+    policy = CSLB(np.eye(3)[:2], sketch_size=2, noise=1e12)
     rewards = np.full(rounds(1_000_000, 1_000), 0.1)
     rewards[0] = 1e12
     pull(policy, 0, rewards)

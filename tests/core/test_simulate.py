@@ -181,6 +181,8 @@ def test_a_users_own_environment_plays():
     assert contextual.final_regret["oful"].item() < 0.1 * n
 
 
+# Labels are not linear in the pixels: what the fit leaves over is far more than this noise.
+@pytest.mark.filterwarnings("ignore::sketchbandits.AssumptionWarning")
 def test_digits_are_learned_as_a_contextual_bandit():
     digits = pytest.importorskip("sklearn.datasets").load_digits()
     env = LabelledEnvironment(digits.data, digits.target, target=3)

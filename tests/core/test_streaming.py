@@ -108,7 +108,7 @@ def test_a_zero_context_teaches_nothing():
 def test_clusters_do_not_depend_on_rewards():
     env, generator = Union(20, 4, 3), np.random.default_rng(4)
     contexts = env.draw(generator, 200)
-    one, other = (MultiscaleCSLB.contextual(dim=20, sketch_size=5) for _ in range(2))
+    one, other = (MultiscaleCSLB.contextual(dim=20, sketch_size=5, noise=1e6) for _ in range(2))
     one.update_many(contexts, np.zeros(200))
     other.update_many(contexts, generator.normal(size=200) * 1e6)
     assert one.n_clusters == 4
@@ -312,7 +312,7 @@ def test_memory_is_divided_as_documented():
 
 
 def test_when_memory_is_used_up_later_contexts_have_the_space_or_the_prior_only():
-    env, generator = Union(40, 8, 2), np.random.default_rng(3)
+    env, generator = Union(40, 8, 2, noise=0.01), np.random.default_rng(3)
     for memory, said in ((30_000, "space"), (12_000, "prior")):
         policy = MultiscaleCSLB.contextual(dim=40, sketch_size=3, memory=memory, noise=0.01)
         play(policy, env, 300)
@@ -371,7 +371,7 @@ def test_a_coarse_tolerance_over_a_long_horizon_is_warned_of():
 
 @pytest.mark.parametrize("dim", [1, 2, 3])
 def test_few_dimensions(dim):
-    policy, generator = MultiscaleCSLB.contextual(dim=dim, noise=0.1), np.random.default_rng(1)
+    policy, generator = MultiscaleCSLB.contextual(dim=dim, noise=0.5), np.random.default_rng(1)
     for _ in range(50):
         contexts = generator.normal(size=(4, dim))
         policy.update(contexts[policy.select(contexts)], 0.5)
@@ -402,11 +402,11 @@ def test_it_learns_a_stream_of_subspaces_and_labelled_data():
     labels = generator.integers(3, size=200)
     features = np.eye(9)[labels] + 0.3 * generator.normal(size=(200, 9))
     labelled = LabelledEnvironment(features, labels, target=1)
-    policy = MultiscaleCSLB.contextual(dim=9, noise=0.2)
+    policy = MultiscaleCSLB.contextual(dim=9, noise=0.2, theta_norm=2.0)
     result = simulate(labelled, {"multiscale": policy}, rounds=rounds(400, 150), seed=0)
     assert result.final_regret["multiscale"][0] < 0.3 * result.rounds * 2 / 3
     assert policy.state.meter["rewards"][0] == 0  # a copy has played
-    assert policy.state.radius["noise"] == 0.2 and policy.state.radius["theta_norm"] == 1.0
+    assert policy.state.radius["noise"] == 0.2 and policy.state.radius["theta_norm"] == 2.0
 
 
 @pytest.mark.process

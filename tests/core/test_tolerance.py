@@ -67,7 +67,7 @@ def test_bounds_are_the_formula_s(make):
     for _ in range(rounds(150, 60)):
         arm = policy.select() if generator.random() < 0.5 else int(generator.integers(60))
         played.append(arm)
-        rewards.append(float(generator.normal()))
+        rewards.append(float(R * generator.normal()))
         policy.update(arm, rewards[-1])
     played, rewards = np.array(played), np.array(rewards)
     for c in range(2):

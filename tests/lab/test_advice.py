@@ -12,9 +12,10 @@ from made_clock import CALL, GENERAL, OPERATION, ask, finalist, made_up
 from sketchbandits import MultiscaleCSLB, Partition
 from sketchbandits.environments import subspace_arms
 from sketchbandits.lab.advice import timing
-from sketchbandits.lab.advice.candidates import DEFAULT_BUDGET, multiscale
+from sketchbandits.lab.advice.candidates import default_budget, multiscale
 from sketchbandits.lab.advice.files import advice_files
-from sketchbandits.lab.advice.recommend import SAME, TIE, best_of, recommend
+from sketchbandits.lab.advice.recommend import TIE, best_of, recommend
+from sketchbandits.policies.multiscale.randomised import CAUTION
 
 
 @pytest.fixture(autouse=True)
@@ -64,21 +65,52 @@ def test_what_is_recommended_can_be_built_as_it_is_written():
 
 
 def test_the_defaults_are_those_of_the_class():
-    policy = MultiscaleCSLB(np.random.default_rng(1).normal(size=(40, 3)))
-    assert policy.settings["budget"] == DEFAULT_BUDGET == 2048
-    # One cluster holds arms of rank 3: the sketch size makes no difference, and is left to the class.
-    advice = ask(policy.arms / 5)
-    own = finalist(advice, "MultiscaleCSLB")
-    assert own.call == "MultiscaleCSLB(arms)" and own.sketch_size == policy.settings["sketch_size"] == 16
-    assert advice.budget == DEFAULT_BUDGET
+    for shape in ((40, 3), (300, 8), (9, 30)):
+        policy = MultiscaleCSLB(np.random.default_rng(1).normal(size=shape) / 5)
+        advice = ask(policy.arms)
+        own, form = (finalist(advice, name) for name in ("MultiscaleCSLB", "MultiscaleCSLB, optimism"))
+        default = next(p for p in advice.candidates if p.is_default)
+        assert default.sketch_size == policy.settings["sketch_size"]
+        assert default_budget(advice.case) == policy.state.space["budget"]
+        assert advice.budget == "auto" and "budget" not in dict(own.options)
+        assert own.bound == pytest.approx(CAUTION * form.bound) and own.sketch_size == form.sketch_size
+        assert dict(form.options) == {**dict(own.options), "explore": "optimism"}
+
+
+def test_a_policy_that_does_not_draw_has_one_form(monkeypatch):
+    arms = np.random.default_rng(1).normal(size=(200, 8)) / 5
+    assert ask(arms).case.draws and MultiscaleCSLB(arms).settings["explore"] == "randomised"
+    for module in ("lab.advice.bounds", "policies.multiscale.policy"):
+        monkeypatch.setattr(f"sketchbandits.{module}.MOST_ARMS_TO_DRAW", 199)
+    monkeypatch.setattr(timing, "MOST_ENTRIES", 800)
+    built, make = [], MultiscaleCSLB.__init__
+    monkeypatch.setattr(MultiscaleCSLB, "__init__", lambda self, *a, **k: (make(self, *a, **k), built.append(self))[0])
+    advice = ask(arms)
+    assert not advice.case.draws
+    assert [p.name for p in advice.finalists if p.policy == "MultiscaleCSLB"] == ["MultiscaleCSLB"]
+    assert finalist(advice, "MultiscaleCSLB").bound < advice.case.trivial * CAUTION
+    # Those that are built on fewer arms, for their times, play by the rule of all.
+    assert {p.settings["explore"] for p in built if p.n_arms == 100} == {"optimism"}
+    assert "explore" not in advice.sentence and "20 times" not in advice.sentence
+
+
+def test_what_is_recommended_has_the_model_that_its_bound_is_for():
+    model = {"ridge": 3.0, "noise": 0.25, "theta_norm": 2.0, "delta": 0.05}
+    advice = ask(GENERAL, sketch_sizes=[2], **model)
+    for p in advice.finalists:
+        settings, ours = p.build(GENERAL).settings, p.policy == "MultiscaleCSLB"
+        for name in model.keys() & settings.keys():
+            assert settings[name] == (None if ours and name == "ridge" else model[name]), p.call
+    assert advice.choice.call.endswith("noise=0.25, theta_norm=2.0, delta=0.05)")
+    assert all("ridge" not in p.call and "noise" not in p.call for p in ask(GENERAL, sketch_sizes=[2]).candidates)
 
 
 def test_another_size_than_the_default_is_advised_only_where_the_bound_is_smaller():
     arms = np.random.default_rng(1).normal(size=(60, 20)) / 5
-    group = [p for p in ask(arms).candidates if p.policy == "MultiscaleCSLB"]
+    group = [p for p in ask(arms).candidates if p.name == "MultiscaleCSLB"]
     default = next(p for p in group if p.is_default)
     least = min(p.bound for p in group)
-    for factor, expected in ((1.0, True), (SAME, True), (1.01 * SAME, False)):
+    for factor, expected in ((1.0, True), (TIE, True), (1.01 * TIE, False)):
         changed = [p._replace(bound=factor * least) if p.is_default else p for p in group]
         assert best_of(changed).is_default == expected
     assert not best_of([p for p in group if p != default]).is_default
@@ -87,7 +119,7 @@ def test_another_size_than_the_default_is_advised_only_where_the_bound_is_smalle
 def test_a_budget_that_leaves_too_little_time_makes_the_budget_of_operations_smaller():
     arms = np.random.default_rng(1).normal(size=(300, 8)) / 5
     calls = CALL + OPERATION * 240
-    assert ask(arms, sketch_sizes=[1]).budget == DEFAULT_BUDGET
+    assert ask(arms, sketch_sizes=[1]).budget == "auto"
     short = ask(arms, sketch_sizes=[1], budget_us=calls + 1.05)
     assert short.budget == 1_000 and finalist(short, "MultiscaleCSLB").fits  # two digits of 1,050
     assert dict(finalist(short, "MultiscaleCSLB").options)["budget"] == 1_000
@@ -98,12 +130,13 @@ def test_a_budget_that_leaves_too_little_time_makes_the_budget_of_operations_sma
 def test_time_that_is_left_is_used_only_where_the_bound_becomes_smaller():
     clustered = subspace_arms(n_arms=60, dim=11, n_subspaces=3, rank=3, shuffle=True, seed=1)
     few = ask(clustered, sketch_sizes=[3], budget_us=1e3)  # the bound of three clusters is less than the space's
-    assert few.budget == DEFAULT_BUDGET and "budget" not in dict(finalist(few, "MultiscaleCSLB").options)
-    general = np.random.default_rng(1).normal(size=(300, 8)) / 5
-    many = ask(general, sketch_sizes=[1], budget_us=1e3)
-    assert many.budget == 4 * 300 * 8**2  # a refresh in every round: more has no use
+    assert few.budget == "auto" and "budget" not in dict(finalist(few, "MultiscaleCSLB").options)
+    general = np.random.default_rng(1).normal(size=(1_000, 4)) / 5
+    many = ask(general, sketch_sizes=[1], budget_us=1e4)
+    # A row, a publication, and every arm's bound with one sentinel per ray: more has no use.
+    assert many.budget == 4.5 * 4**2 + 1_000 * (4**2 + 1 + 1_000)
     best, row = finalist(many, "MultiscaleCSLB"), many.clusters[0]
-    assert best.bound == multiscale(many.case, row, many.budget).bound < multiscale(many.case, row).bound / SAME
+    assert best.bound == multiscale(many.case, row, many.budget).bound < multiscale(many.case, row).bound / 2
 
 
 def test_a_budget_that_nothing_fits_names_the_fastest():
@@ -120,9 +153,29 @@ def test_a_smaller_sketch_is_taken_where_only_that_fits(monkeypatch):
     candidates = [p for p in advice.candidates if p.name == "SOFUL"]
     watch = timing.Stopwatch(np.eye(32), advice.case, np.random.default_rng(0))
     best = best_of(candidates)
-    assert best.sketch_size == 32 and timing._timed(candidates, watch, None).sketch_size == 32
-    assert timing._timed(candidates, watch, 9.0).sketch_size == 8
-    assert timing._timed(candidates, watch, 0.5) == watch.timed(best, 0.5)
+    table = advice.clusters
+    assert best.sketch_size == 32 and timing._timed(candidates, table, watch, None).sketch_size == 32
+    assert timing._timed(candidates, table, watch, 9.0).sketch_size == 8
+    assert timing._timed(candidates, table, watch, 0.5) == watch.timed(best, 0.5)
+    ours = [p for p in advice.candidates if p.name == "MultiscaleCSLB" and p.sketch_size != 16]
+    assert timing._timed(ours, table, watch, 9.0).sketch_size <= 9
+
+
+@pytest.mark.parametrize(("of_auto", "of_less", "expected"), [(1.9, 1.9, "auto"), (4.0, 1.9, 500), (4.0, 4.0, 0)])
+def test_less_of_the_space_is_tried_before_none_of_it(monkeypatch, of_auto, of_less, expected):
+    arms = np.random.default_rng(1).normal(size=(300, 8)) / 5
+    advice = ask(arms, sketch_sizes=[4])
+    group = [p for p in advice.candidates if p.name == "MultiscaleCSLB"]
+    watch = timing.Stopwatch(arms, advice.case, np.random.default_rng(0))
+
+    def clock(policy, *_):  # a budget that is not 0 takes longer than in proportion
+        budget = policy.settings["budget"]
+        return of_auto if budget == "auto" else 0.0 if budget == 0 else of_less if budget < 900 else 2.1
+
+    monkeypatch.setattr(timing, "round_microseconds", clock)
+    assert default_budget(advice.case) == 2048
+    found = timing._timed(group, advice.clusters, watch, 2.0)
+    assert found.fits and dict(found.options).get("budget", "auto") == expected
 
 
 def test_few_arms_and_little_time_are_for_ucb1_or_multiscale():
@@ -136,16 +189,31 @@ def test_many_arms_of_low_rank_are_for_multiscale_or_oful():
         advice = ask(arms, rounds=200_000, budget_us=budget_us, sketch_sizes=[1, 2, 3])
         assert advice.choice.policy in ("MultiscaleCSLB", "OFUL")
         assert advice.sketch_size == 3
-        assert advice.choice.bound < 0.5 * finalist(advice, "UCB1").bound
+        assert finalist(advice, "MultiscaleCSLB, optimism").bound < 0.5 * finalist(advice, "UCB1").bound
 
 
 def test_an_estimate_is_never_recommended_and_ties_go_to_multiscale():
     advice = ask(GENERAL)
     known = [p._replace(bound=10.0) for p in advice.finalists if p.bound is not None]
     lucky = [p._replace(bound=0.1 if p.guarantee == "estimate" else 10.0) for p in known]
-    assert recommend(lucky).policy == "MultiscaleCSLB"
+    assert recommend(lucky).name == "MultiscaleCSLB"
     ahead = [p._replace(bound=p.bound / (1.1 * TIE) if p.policy == "UCB1" else p.bound) for p in known]
     assert recommend(ahead).policy == "UCB1"
+
+
+def test_the_default_is_recommended_for_the_bound_of_optimism():
+    advice = ask(GENERAL, rounds=100_000)
+    own, form = (finalist(advice, name) for name in ("MultiscaleCSLB", "MultiscaleCSLB, optimism"))
+    others = [p._replace(bound=1.01 * form.bound) for p in advice.finalists if p.policy == "UCB1"]
+    assert advice.choice == own == recommend([*others, own, form])
+    assert recommend([*others, own._replace(fits=False), form]) == form
+    assert recommend([*others, own, form._replace(fits=False)]) == others[0]
+    said = (
+        f"({form.bound:,.0f} after 100,000 rounds with explore='optimism', {CAUTION:g} times that with random choices"
+    )
+    assert said in advice.sentence
+    assert own.vacuous and not form.vacuous
+    assert f"which is no less than the trivial {advice.case.trivial:,.0f})" in advice.sentence
 
 
 def test_too_many_arms_are_timed_on_a_sample(monkeypatch):
@@ -271,7 +339,7 @@ def test_the_text_fits_80_columns_and_holds_everything():
         flat = " ".join(text.split())
         for sentence in (advice.sentence, *advice.warnings, *advice.notes):
             assert " ".join(sentence.split()) in flat
-        for policy in ("UCB1", "OFUL, rare", "CSLB, log-det", "MultiscaleCSLB", "CBRAP"):
+        for policy in ("UCB1", "OFUL, rare", "CSLB, log-det", "MultiscaleCSLB, optimism", "CBRAP"):
             assert policy in text
         assert str(advice) == text and advice.sentence in repr(advice)
         assert "\n" not in advice.sentence and advice.sentence.count(". ") == 0
@@ -303,7 +371,7 @@ def test_the_figure_names_every_policy_once_and_shows_the_budget():
     (ax,) = figure.axes
     texts = [text.get_text() for text in ax.texts]
     assert ax.get_xscale() == ax.get_yscale() == "log"
-    for name in ("UCB1", "OFUL", "OFUL, rare", "MultiscaleCSLB, l="):
+    for name in ("UCB1", "OFUL", "OFUL, rare", "MultiscaleCSLB, l=", "MultiscaleCSLB, optimism, l="):
         assert sum(text == name or (name.endswith("=") and text.startswith(name)) for text in texts) == 1, name
     assert "budget: 6 us" in texts and "trivial: 2 S L T" in texts
     boxes = [text.get_window_extent() for text in ax.texts]

@@ -7,9 +7,9 @@ import pytest
 from conftest import JIT
 from made_clock import GENERAL, RNG, ask, made_up
 
-from sketchbandits import Partition
-from sketchbandits.confidence import closed_information, theorem_bound
-from sketchbandits.environments import correlated_arms, subspace_arms
+from sketchbandits import MultiscaleCSLB, Partition, simulate
+from sketchbandits.confidence import theorem_bound
+from sketchbandits.environments import LinearEnvironment, correlated_arms, subspace_arms
 from sketchbandits.lab.advice import bounds, clusters, timing
 from sketchbandits.lab.advice.groups import copies, nearby
 from sketchbandits.lab.advice.spectrum import spectrum
@@ -107,7 +107,7 @@ def test_clusters_of_shuffled_subspaces():
     arms = subspace_arms(n_arms=60, dim=11, n_subspaces=3, rank=3, shuffle=True, seed=1)
     advice = ask(arms)
     by_size = {row.sketch_size: row for row in advice.clusters}
-    assert list(by_size) == [1, 2, 3, 4, 5, 6, 7, 8, 9, 16]  # and the default of the class
+    assert list(by_size) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
     for size, row in by_size.items():
         assert row.clusters == Partition.first_fit(arms, sketch_size=size).n_clusters
         assert row.score == size**2 * min(row.clusters, row.subspaces or row.clusters)
@@ -197,16 +197,144 @@ def test_a_small_ridge_pays_in_the_potential():
     assert sum(widths) > 0.5 * small.potential * np.log1p(50 * q)
 
 
-def test_multiscale_is_the_least_of_its_scales_and_a_stale_space_costs():
-    advice = ask(GENERAL, sketch_sizes=[2])
+def naive_rays(arms, T, S, R, delta):
+    """The bound of rays, integrated numerically: sum over rays of ``integral of min(S, h)^2``, by Cauchy-Schwarz."""
+    L, n = np.linalg.norm(arms, axis=1).max(), len(arms)
+    I = np.linspace(0, T / n * L**2, 400_001)[1:]
+    rho, c = 3 * L**2, np.log((n + 1) / (0.5 * 0.9 * delta))
+    h = R * np.sqrt((I + rho) * (np.log(1 + T * L**2 / rho) + 2 * c)) / I
+    return 2 * np.sqrt(T * n * (S**2 * L**2 + (np.minimum(S, h) ** 2).mean() * I[-1]))
+
+
+@pytest.mark.parametrize("model", [{}, {"noise": 0.25, "theta_norm": 3.0, "delta": 0.1}, {"theta_norm": 1e-3}])
+def test_the_bound_of_rays_is_near_the_integral_that_it_bounds(model):
+    for rounds in (5_000, 10**6):
+        case = case_of(GENERAL, rounds=rounds, **model)
+        given = {"noise": 1.0, "theta_norm": 1.0, "delta": 0.01, **model}
+        exact = naive_rays(GENERAL, rounds, given["theta_norm"], given["noise"], given["delta"])
+        found = bounds.directions(case)
+        assert exact <= found and (found < 1.25 * exact or found > case.trivial)
+
+
+def test_what_a_ray_can_cost_is_bounded_whatever_is_played():
+    rng = np.random.default_rng(4)
+    S, R = 1.5, 0.7
+    for _ in range(30):
+        lengths = rng.uniform(0.02, 1.0, rng.integers(1, 6)) ** rng.uniform(0.1, 2.0)
+        arms = np.outer(lengths, np.ones(1))
+        case = case_of(arms, rounds=400, noise=R, theta_norm=S)
+        played = (
+            lengths[rng.integers(0, len(lengths), 400)] if rng.uniform() < 0.7 else np.sort(lengths).repeat(400)[:400]
+        )
+        rho, c, I, cost = 3 * lengths[0] ** 2, np.log(2 / (0.5 * 0.9 * 0.01)), 0.0, 0.0
+        for s in played:
+            h = R * np.sqrt((I + rho) * (np.log(1 + I / rho) + 2 * c)) / I if I else np.inf
+            cost += 2 * s * min(S, h)
+            I += s**2
+        assert cost <= bounds.directions(case)
+
+
+def test_the_bounds_of_clusters_and_of_the_space_follow_from_what_the_policy_keeps():
+    arms = np.random.default_rng(3).normal(size=(40, 5)) @ np.diag([1, 1, 1, 0.02, 0.005]) / 3
+    model = {"noise": 0.5, "theta_norm": 2.0, "delta": 0.05}
+    advice = ask(arms, sketch_sizes=[2, 4], **model)
+    case, T, L = advice.case, 5_000, np.linalg.norm(arms, axis=1).max()
+    for row in advice.clusters:
+        for budget in ("auto", 0):
+            parts = Partition.first_fit(arms, sketch_size=row.sketch_size)
+            policy = MultiscaleCSLB(arms, partition=parts, budget=budget, **model)
+            ridge = float(policy.state.control["radius"]["ridge"][0])
+            K, total = parts.n_clusters, int(parts.ranks.sum())
+            information = row.sketch_size * np.log(1 + T * L**2 / (row.sketch_size * ridge))
+            beta2 = 0.25 * (information + 2 * np.log((K + 1) / (0.1 * 0.9 * 0.05))) + ridge * 4
+            potential = T * total * np.log(1 + T * L**2 / (total * ridge))
+            factor = max(2, L**2 / ridge / np.log1p(L**2 / ridge))
+            assert bounds.clusters(case, row, budget == "auto") == pytest.approx(
+                2 * np.sqrt(beta2 * factor * potential)
+            )
+            assert row.fewest == K
+            assert policy.state.control["radius"]["log_share"][0] == pytest.approx(np.log((K + 1) / (0.1 * 0.9 * 0.05)))
+    policy = MultiscaleCSLB(arms, **model)
+    space = policy.state.space[0]
+    assert case.space_dims == policy.state.features.shape[1] == 5
+    ridge, news = float(space["radius"]["ridge"]), float(space["least_news"])
+    information = 5 * np.log(1 + T * L**2 / (5 * ridge))
+    beta2 = 0.25 * (information + 2 * np.log(1 / (0.4 * 0.9 * 0.05))) + ridge * 4
+    assert space["radius"]["log_share"] == pytest.approx(np.log(1 / (0.4 * 0.9 * 0.05)))
+    factor = max(2, L**2 / ridge / np.log1p(L**2 / ridge))
+    assert bounds.space(case) == pytest.approx(2 * np.sqrt(np.exp(news) * beta2 * factor * T * information))
+
+
+def test_multiscale_is_the_least_of_its_scales_and_the_space_counts_where_it_is_never_short():
+    arms = np.random.default_rng(1).normal(size=(400, 4)) / 3
+    advice = ask(arms, sketch_sizes=[2])
     case, (row,) = advice.case, advice.clusters
-    fresh, stale, never = (bounds.space(case, interval) for interval in (1.0, 100.0, math.inf))
-    assert fresh < stale < never == math.inf
-    assert bounds.multiscale(case, row, 1.0) == min(bounds.directions(case), bounds.clusters(case, row), fresh)
-    own = case.scale(1)
-    beta2 = closed_information(5_000.0, 1.0, own.rate) + 2 * np.log(24 / (0.9 * 0.9 * 0.01)) + own.ridge
-    widths = np.sqrt(2 * 5_000 * closed_information(5_000.0, 23.0, own.rate))
-    assert bounds.directions(case) == pytest.approx(2 * np.sqrt(beta2) * widths)
+    enough = bounds.enough_operations(case, row)
+    assert enough == 4.5 * 16 + 400 * (16 + row.largest + row.fewest)
+    rays, parts, space = bounds.directions(case), bounds.clusters(case, row), bounds.space(case)
+    assert space < min(rays, parts)
+    ties = 2e-9 * case.arm_norm * 5_000
+    assert bounds.multiscale(case, row, enough) == pytest.approx(space + ties, rel=1e-12)
+    assert bounds.multiscale(case, row, enough - 1) == pytest.approx(min(rays, parts) + ties, rel=1e-12)
+
+
+def test_a_space_that_is_never_short_is_up_to_date_in_every_round():
+    arms = np.random.default_rng(1).normal(size=(150, 3)) / 3
+    case, (row,) = (advice := ask(arms, sketch_sizes=[2])).case, advice.clusters
+    enough = bounds.enough_operations(case, row)
+    policy = MultiscaleCSLB(arms, sketch_size=2, budget=enough, explore="optimism")
+    rng = np.random.default_rng(0)
+    for _ in range(600):
+        arm = policy.select()
+        state, space = policy.state, policy.state.space[0]
+        assert state.waiting["stamp"][arm] == space["version"] and space["at"] == space["in_batch"]
+        assert space["news"] < space["least_news"]
+        policy.update(arm, float(arms[arm] @ [0.5, -0.5, 0.5] + rng.normal()))
+    assert policy.state.space["version"][0] > 10
+
+
+def test_there_is_no_space_without_directions_or_with_too_many(monkeypatch):
+    assert case_of(np.zeros((3, 2)), sketch_sizes=[1]).space_dims == 0
+    monkeypatch.setattr(bounds, "MOST_DIMENSIONS", 5)
+    case = case_of(GENERAL)
+    assert case.space_dims == 0 and bounds.space(case) == math.inf and case.effective_rank() == 6.0
+
+
+def test_bounds_of_multiscale_grow_with_rounds_noise_norms_and_certainty():
+    steps = {
+        "rounds": (100, 5_000, 10**6),
+        "noise": (0.1, 1.0, 5.0),
+        "theta_norm": (0.2, 1.0, 7.0),
+        "delta": (0.3, 0.01),
+    }
+    for name, values in steps.items():
+        found = []
+        for value in values:
+            advice = ask(GENERAL, sketch_sizes=[3], **{name: value})
+            case, (row,) = advice.case, advice.clusters
+            found.append([bounds.directions(case), bounds.clusters(case, row), bounds.space(case)])
+        assert (np.diff(found, axis=0) > 0).all(), name
+    few, many = (case_of(np.random.default_rng(2).normal(size=(n, 6)) / 3) for n in (20, 80))
+    assert bounds.directions(few) < bounds.directions(many)
+    stretched = GENERAL * np.where(np.arange(23) % 2, 1.0, 0.1)[:, None]
+    stretched[1::2][:11] = 10 * stretched[::2][:11]  # pairs on one ray, one ten times as long
+    assert case_of(stretched).ray_spread == pytest.approx(np.log(10)) and case_of(GENERAL).ray_spread == 0.0
+
+
+@pytest.mark.parametrize("explore", ["optimism", "randomised"])
+@pytest.mark.parametrize("seed", range(3))
+def test_regret_stays_below_its_bound(explore, seed):
+    rng = np.random.default_rng(seed)
+    arms = rng.normal(size=(12, 3))
+    arms /= np.linalg.norm(arms, axis=1)[:, None]
+    theta = rng.normal(size=3)
+    env = LinearEnvironment(arms, theta / np.linalg.norm(theta), noise=0.1)
+    advice = ask(arms, rounds=3_000, noise=0.1)
+    found = next(p for p in advice.finalists if p.name == "MultiscaleCSLB, optimism")
+    policies = {"it": MultiscaleCSLB(arms, **{**dict(found.options), "explore": explore})}
+    regret = simulate(env, policies, rounds=3_000, runs=3, seed=seed, progress=False).final_regret["it"]
+    assert found.bound < 0.5 * advice.case.trivial  # it says something
+    assert 0.0 < np.max(regret) < found.bound
 
 
 def test_ucb1_and_lints_follow_their_theorems():

@@ -26,7 +26,10 @@ from sketchbandits.kernels.linalg import Floats, Ints
 ALPHA = 1e-6
 LEAST_FREEDOM = 30  # degrees of freedom below which nothing is claimed
 ROUNDED = 1e-9  # scatter below this share of the rewards' size may be rounding
+SMALL_RIDGE = 1e-9  # of the largest sum of a feature's squares: what a fit without the ridge keeps of it
+DIGITS = 1e-13  # of the least sum of squares: rounding
 ROOM = 1.25  # a suggested value is larger than what was seen by this factor
+MOST_TRIES = 9  # to find a norm that fits
 CHEAP, PER_REWARD = 3e7, 100.0  # operations that a check may take, at least and for each reward recorded
 
 
@@ -35,7 +38,7 @@ class AssumptionWarning(UserWarning):
 
 
 class Violation(NamedTuple):
-    """A parameter that looks too small: what was given, what was seen, and a value that would fit."""
+    """A parameter that looks too small: what was given, what was seen, and a value that fits these rewards."""
 
     parameter: str
     given: float
@@ -74,7 +77,11 @@ class Evidence(NamedTuple):
 
 
 class LeastSquares(NamedTuple):
-    """A ridge fit of all rewards of contexts, ``V theta = target``, and its record of `policies.scatter`."""
+    """A ridge fit of all rewards of contexts, ``V theta = target``, and its record of `policies.scatter`.
+
+    Its least sum of squares is at most that of the noise and ``ridge ||theta*||^2``. Where that is much, a parameter
+    larger than ``theta_norm`` would pass for noise, so the noise is judged by the fit with a far smaller ridge.
+    """
 
     V: Floats
     theta: Floats
@@ -83,12 +90,31 @@ class LeastSquares(NamedTuple):
     seen: Any
 
     def evidence(self, rewards: int, theta_norm: float) -> Evidence:
-        """The least sum of squares is at most that of the noise and ``ridge ||theta*||^2``."""
-        least, norm = float(self.seen["squares"]), max(theta_norm, float(np.linalg.norm(self.theta)))
-        count, firsts = float(self.seen["freedom"]), float(self.seen["firsts"])
+        """What is left over without the ridge, but for as much of it as keeps the digits."""
+        least, count, firsts = (float(self.seen[name]) for name in ("squares", "freedom", "firsts"))
         freedom = max(0, int(count) - self.theta.size)
         size = math.sqrt(max(least + self.target2, 0.0) / max(count, 1.0))
-        return Evidence(rewards, max(0.0, least - self.ridge * norm**2), freedom, count + firsts, size)
+        squares = self._squares(least, theta_norm) if freedom else 0.0
+        if rewards != count + firsts:  # a sketch has lost some: its fit goes on, the sum of squares does not
+            norm = max(theta_norm, float(np.linalg.norm(self.theta)))
+            squares = min(squares, max(0.0, least - self.ridge * norm**2))
+        return Evidence(rewards, squares, freedom, count + firsts, size)
+
+    def _squares(self, least: float, theta_norm: float) -> float:
+        """``least`` for the smaller ridge mu, less by ``(ridge - mu) theta.theta_mu``; 0 if rounding leaves nothing."""
+        own, largest = self.ridge, float(self.V.diagonal().max()) - self.ridge
+        ridge = min(own, max(SMALL_RIDGE * largest, 1e-12 * own))
+        V = self.V.copy()
+        V[np.diag_indices_from(V)] -= own - ridge
+        if not (largest > 0.0 and np.isfinite(V).all() and np.isfinite(self.theta).all()):
+            return 0.0
+        try:
+            theta = np.linalg.solve(V, self.V @ self.theta)
+        except np.linalg.LinAlgError:
+            return 0.0
+        norm, rounding = max(theta_norm, float(np.linalg.norm(theta))), DIGITS * (1.0 + own / largest) * least
+        squares = least - max(0.0, (own - ridge) * float(theta @ self.theta)) - ridge * norm**2 - rounding
+        return max(0.0, squares) if math.isfinite(squares) else 0.0
 
 
 class Norm(NamedTuple):
@@ -107,16 +133,29 @@ def diagnose(evidence: Evidence, assumed: dict[str, float], norm: Callable[[floa
     least, seen = least_noise(evidence), None
     if evidence.freedom > 0:
         seen = math.sqrt(max(evidence.squares, 0.0) / evidence.freedom)
-    found, violated = None, []
-    if noise is not None and least is not None and seen is not None and least > noise + ROUNDED * evidence.size:
-        violated.append(Violation("noise", noise, seen, rounded_up(ROOM * seen)))
-    if noise is not None and theta_norm is not None and least is not None and seen is not None:
-        found = norm(max(noise, ROOM * seen), theta_norm)
-    if found is not None and theta_norm is not None and found.least > theta_norm * (1.0 + ROUNDED):
-        suggestion = rounded_up(ROOM * max(found.least, found.shown))
-        violated.append(Violation("theta_norm", theta_norm, found.least, suggestion))
+    found, violated, scale = None, [], None
+    if noise is not None and least is not None and seen is not None:
+        scale = max(noise, ROOM * seen)
+        if least > noise + ROUNDED * evidence.size:
+            violated.append(Violation("noise", noise, seen, rounded_up(ROOM * seen)))
+    if scale is not None and theta_norm is not None:
+        found = norm(scale, theta_norm)
+        if found is not None and found.least > theta_norm * (1.0 + ROUNDED):
+            suggestion = _fitting(found, lambda value: norm(scale, value))
+            violated.append(Violation("theta_norm", theta_norm, found.least, suggestion))
     least_norm = None if found is None else found.least
     return Diagnostics(evidence.rewards, evidence.freedom, noise, seen, least, theta_norm, least_norm, tuple(violated))
+
+
+def _fitting(found: Norm, norm: Callable[[float], Norm | None]) -> float:
+    """A norm that the same rewards do not contradict; a larger one makes the ridge smaller, which may show more."""
+    value = rounded_up(ROOM * max(found.least, found.shown))
+    for _ in range(MOST_TRIES):
+        again = norm(value)
+        if again is None or again.least <= value:
+            break
+        value = rounded_up(ROOM * max(again.least, again.shown))
+    return value
 
 
 def least_noise(evidence: Evidence) -> float | None:
@@ -140,7 +179,7 @@ def message(violation: Violation) -> str:
     )
     return (
         f"{name}={given:g} looks too small, so that the bounds may not hold: {what}; {name}={suggestion:g} would fit "
-        "(policy.diagnostics() says more)"
+        "these rewards (policy.diagnostics() says more)"
     )
 
 

@@ -53,7 +53,7 @@ def check_sketched(
 
 
 def radius_record(radius: Radius, shared: Shared, *, dim: int, log_share: float) -> NDArray[Any]:
-    """A radius as kernels take it: one by name (``"closed"``, ``"logdet"``, ``"mixture"``, ...), or a function's value."""
+    """A radius as kernels take it: one by name (``"closed"``, ``"logdet"``, ...), or a function's value."""
     record = constant_radius(0.0, shared.ridge)
     if isinstance(radius, str):
         record["kind"] = {

@@ -1,7 +1,11 @@
 """Watching a policy's assumptions while it learns: one warning per policy and parameter, and `diagnostics` at any time.
 
 The compiled round only adds up how much rewards scatter (`policies.scatter`). Python compares it with what was assumed
-whenever the number of rewards has doubled since the last check (`policies.assumptions`).
+after `FIRST_CHECK` rewards and whenever their number has doubled since (`policies.assumptions`). A loaded policy goes
+on in between, so that one which is loaded, learns a few rewards and is saved again, is checked as often.
+
+**Once** A copy does not repeat what the original has reported. A state file does not hold it: a loaded policy may warn
+again. The warning comes last in a call: where warnings are errors, the call has recorded its rewards and raises.
 """
 
 import sys
@@ -36,7 +40,8 @@ class Watched(Guarded):
     assumption_warnings: bool = True
     #: What the last check has found, none before the first.
     diagnosed: Diagnostics | None = None
-    _until_check: int = FIRST_CHECK  # rewards
+    _until_check: int = 0  # rewards
+    _planned: bool = False  # whether `_until_check` knows how many rewards there were at first, of a loaded policy
     _warned: frozenset[str] = frozenset()
 
     @exclusive
@@ -81,15 +86,27 @@ class Watched(Guarded):
     def _check_assumptions(self) -> None:
         if self._seen is None:
             self._until_check = FIRST_CHECK
+        if self._until_check > 0 or not self._due():  # another thread was here first, or it is too early
             return
         self.renew_diagnosis()
         self._warn()
+
+    def _due(self) -> bool:
+        """Whether it is time; at the first reward of a new or loaded policy, plan when it will be."""
+        if self._planned:
+            return True
+        recorded = self._evidence().rewards
+        before, limit = recorded + self._until_check, FIRST_CHECK
+        while limit <= before:
+            limit *= 2
+        self._planned, self._until_check = True, limit - recorded
+        return self._until_check <= 0
 
     @exclusive
     def renew_diagnosis(self) -> Diagnostics:
         """Check now, without a warning; at most about as long as a few thousand rewards take to record."""
         recorded = self._evidence().rewards
-        self._until_check = max(FIRST_CHECK, recorded)
+        self._planned, self._until_check = True, max(FIRST_CHECK, recorded)
         self.diagnosed = self._diagnosis(max(CHEAP, PER_REWARD * recorded))
         return self.diagnosed
 
@@ -100,11 +117,13 @@ class Watched(Guarded):
         for violation in self.diagnosed.violated:
             if violation.parameter not in self._warned:
                 self._warned |= {violation.parameter}
-                warnings.warn(message(violation), AssumptionWarning, stacklevel=_level_of_caller())
+                text = f"{self.settings.get('name', type(self).__name__)}: {message(violation)}"
+                warnings.warn(text, AssumptionWarning, stacklevel=_level_of_caller())
 
     @exclusive
     def restart_watch(self) -> None:
         """Forget how rewards have scattered: those in the state are not the ones that were seen, only as many."""
+        self.diagnosed = None
         if self._seen is not None:
             begin_again(self._seen, self._known_means())
 

@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 from sketchbandits import validate
 from sketchbandits.lab.advice import report
 from sketchbandits.lab.advice.bounds import Case
-from sketchbandits.lab.advice.candidates import DEFAULT_BUDGET, MULTISCALE, Candidate, candidates
+from sketchbandits.lab.advice.candidates import MULTISCALE, Candidate, candidates
 from sketchbandits.lab.advice.clusters import ClusterRow, cluster_table, sizes_to_try
 from sketchbandits.lab.advice.facts import ArmFacts, examine
 from sketchbandits.lab.advice.recommend import microseconds_of, recommend, sentence
 from sketchbandits.lab.advice.remarks import remarks
 from sketchbandits.lab.advice.timing import Stopwatch, finalists
-from sketchbandits.policies.multiscale.policy import SKETCH_SIZE
+from sketchbandits.policies.multiscale.policy import default_size
 from sketchbandits.progress import Bar
 
 if TYPE_CHECKING:
@@ -58,10 +58,14 @@ class Advice:
         return min(self.clusters, key=lambda row: row.score).sketch_size
 
     @property
-    def budget(self) -> int:
-        """Operations for ``MultiscaleCSLB(budget=...)``: the default of the class where that fits."""
-        (own,) = [found for found in self.finalists if found.policy == MULTISCALE]
-        return int(dict(own.options).get("budget", DEFAULT_BUDGET))
+    def budget(self) -> int | str:
+        """Operations for ``MultiscaleCSLB(budget=...)``: ``"auto"``, the default of the class, where that fits.
+
+        That of the choice or, where another policy is recommended, of multi-scale as it plays by default.
+        """
+        own = next(found for found in (self.choice, *self.finalists) if found.policy == MULTISCALE)
+        budget: int | str = dict(own.options).get("budget", "auto")
+        return budget
 
     @property
     def notes(self) -> list[str]:
@@ -109,10 +113,10 @@ def advise(
 
     ``budget_us``: the microseconds that a round may take on average, `select` and `update` called from Python; by
     default there is no limit. ``noise``, ``theta_norm``, ``ridge`` and ``delta``: R, S, lambda and the failure
-    probability, as the policies take them. ``sketch_sizes``: those to try (default: small ones, doublings, the rank).
-    ``features`` and ``ids``: names of columns and arms for warnings. ``seed`` draws samples where arms are too many;
-    `Advice.notes` says of what. Every policy is played for a few hundred rounds at its best sketch size: the times
-    differ from call to call, all else is the same for the same seed.
+    probability, as the policies take them; MultiscaleCSLB chooses its own ridges. ``sketch_sizes``: those to try
+    (default: small ones, doublings, the rank). ``features`` and ``ids``: names of columns and arms for warnings.
+    ``seed`` draws samples where arms are too many; `Advice.notes` says of what. Every policy is played for a few
+    hundred rounds at its best sketch size: the times differ from call to call, all else is the same for the same seed.
     """
     array = validate.vectors("arms", arms)
     limit = None if budget_us is None else validate.positive("budget_us", budget_us)
@@ -123,7 +127,7 @@ def advise(
     with Bar(progress) as bar:
         facts = examine(array, features=features, ids=ids, rng=rng, show=_part(bar, 0.0, 0.3))
         case = _case(facts, model)
-        sizes = sizes or tuple(sorted({*sizes_to_try(facts.rank), SKETCH_SIZE}))
+        sizes = sizes or tuple(sorted({*sizes_to_try(facts.rank), default_size(case.space_dims)}))
         table = cluster_table(array, sizes, facts.rank, facts.rays, rng, _part(bar, 0.3, 0.7))
         found = candidates(case, table)
         timed = finalists(found, table, Stopwatch(array, case, rng), limit, _part(bar, 0.7, 1.0))
@@ -138,6 +142,7 @@ def _case(facts: ArmFacts, model: dict[str, Any]) -> Case:
         dim=facts.dim,
         rank=facts.rank,
         n_rays=facts.n_rays,
+        ray_spread=facts.ray_spread,
         spectrum=facts.spectrum,
         arm_norm=facts.arm_norm,
         **model,

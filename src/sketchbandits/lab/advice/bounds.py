@@ -18,8 +18,6 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from sketchbandits.confidence import (
     closed_information,
     compensated_radius,
@@ -28,14 +26,25 @@ from sketchbandits.confidence import (
     sketched_radius,
     theorem_bound,
 )
+from sketchbandits.kernels.linalg import TIE
 from sketchbandits.lab.advice.clusters import ClusterRow
 from sketchbandits.lab.advice.spectrum import Spectrum
-from sketchbandits.policies.multiscale.policy import MOST_DIMENSIONS, SHARES, partition_share
+from sketchbandits.policies.effective_rank import effective_rank, prior_variance
+from sketchbandits.policies.multiscale.changing_scales import (
+    LEAST_NEWS,
+    MOST_NEWS,
+    NEWS_PER_DIMENSION,
+    SHARES,
+    partition_share,
+)
+from sketchbandits.policies.multiscale.policy import MOST_ARMS_TO_DRAW, MOST_WORK_TO_DRAW
+from sketchbandits.policies.multiscale.rays import RAY_PULLS
+from sketchbandits.policies.multiscale.space import EVALUATION, PUBLICATION, ROW
+from sketchbandits.policies.multiscale.space_basis import MOST_DIMENSIONS, ROUNDING_RANK
 
 # Abeille and Lazaric's constants of a Gaussian draw: it is optimistic with this probability at least.
 OPTIMISTIC = 1.0 / (4.0 * math.sqrt(math.e * math.pi))
 DYADIC_ERROR = 1.0  # DBSLinUCB's default
-GROWTHS = np.geomspace(0.05, 10.0, 24)  # of det V between refreshes
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class Case:
     dim: int
     rank: int
     n_rays: int
+    ray_spread: float  # ln of the largest ratio of the norms of two arms on one ray
     spectrum: Spectrum
     arm_norm: float
     rounds: int
@@ -74,21 +84,37 @@ class Case:
         return float(closed_information(float(self.rounds), float(dims), self.rate))
 
     @property
+    def draws(self) -> bool:
+        """Whether MultiscaleCSLB by itself makes random choices, for so many arms."""
+        return self.n_arms <= MOST_ARMS_TO_DRAW and self.n_arms * self.dim**2 <= MOST_WORK_TO_DRAW
+
+    @property
     def space_dims(self) -> int:
         """The dimensions of MultiscaleCSLB's fit of all arms; 0 where it keeps none."""
-        dims = self.dim if self.n_arms > self.dim else self.rank
-        return dims if dims < self.n_arms and dims <= MOST_DIMENSIONS else 0
+        values = self.spectrum.values
+        dims = int((values > ROUNDING_RANK * values[0]).sum())
+        return dims if dims <= MOST_DIMENSIONS else 0
+
+    def effective_rank(self, space: bool = True) -> float:
+        """The arms' effective rank as MultiscaleCSLB takes it: the number of features where it keeps no space."""
+        if not space or not self.space_dims:
+            return float(self.dim)
+        moments = self.spectrum.values[: self.space_dims] ** 2 / self.spectrum.rows
+        return effective_rank(moments, self._unit)
+
+    def with_rank(self, rank: float) -> "Case":
+        """The same with the ridge that MultiscaleCSLB gives to a fit of this effective rank."""
+        return dataclasses.replace(self, ridge=rank * self._unit)
+
+    @property
+    def _unit(self) -> float:
+        return prior_variance(self.noise, self.theta_norm, self.arm_norm)
 
     def radius(self, dims: float, share: float, *, mixture: bool = False) -> float:
         """The radius of one fit of so many dimensions after all rounds."""
         bias = math.sqrt(self.ridge) * self.theta_norm
         form = mixture_radius if mixture else ellipsoid_radius
         return float(form(self.information(dims), self.noise, bias, -math.log(share)))
-
-    def scale(self, dims: int) -> "Case":
-        """The same with the ridge that MultiscaleCSLB gives to a fit of so many dimensions."""
-        ridge = dims * max(self.noise / self.theta_norm, 1e-3 * self.arm_norm) ** 2
-        return dataclasses.replace(self, ridge=ridge)
 
 
 def ellipsoids(case: Case, *, dims: int, total: int, share: float, mixture: bool = False) -> float:
@@ -129,39 +155,72 @@ def cslb_logdet(case: Case, row: ClusterRow) -> float:
 
 
 def directions(case: Case) -> float:
-    """A scalar fit for each ray: ``2 beta_1 sqrt(2 n T ln(1 + T L^2/(n ridge)))`` for n rays."""
+    """Of MultiscaleCSLB's rays, by Lemma 2 of docs/math/multiscale.md: their set has no prior, but their arms have one.
+
+    An arm of signed length s on a ray with information I has regret at most ``2 |s| min(S, h(I))``, with
+    ``h(I)^2 = B (I + rho)/I^2`` and ``B = R^2 (ln(1 + I_T/rho) + 2 ln(1/delta'))``: two bounds of one width each. The
+    square of the minimum falls with I, so that its sum over the rounds of a ray, weighted by s^2, is at most
+    ``L^2 S^2`` more than its integral over I, and that is at most
+
+        S^2 g + B (ln(1 + I_T/g) + rho/g)
+
+    for every g > 0, best where ``h(g) = S``. Cauchy-Schwarz over the rounds of all rays, with ``I_T <= n L^2`` for a
+    ray of n rounds and concavity, gives the sum. ``rho`` is `RAY_PULLS` times the squared length of the ray's first
+    arm: at most that many times L^2, and ``1 + I_T/rho`` at most ``(1 + T/RAY_PULLS) e^(2 ray_spread)``.
+    """
+    S, L, R, T = case.theta_norm, case.arm_norm, case.noise, case.rounds
+    rays, rho = min(case.n_rays, T), RAY_PULLS * L**2
     share = SHARES["direction"] * partition_share(1) * case.delta / (case.n_rays + 1)
-    return ellipsoids(case.scale(1), dims=1, total=case.n_rays, share=share, mixture=True)
+    B = R**2 * (math.log1p(T / RAY_PULLS) + 2.0 * (case.ray_spread - math.log(share)))
+    g = (B + math.sqrt(B**2 + 4.0 * S**2 * B * rho)) / (2.0 * S**2)
+    each = S**2 * (L**2 + g) + B * (math.log1p(T * L**2 / (rays * g)) + rho / g)
+    return 2.0 * math.sqrt(T * rays * each)
 
 
-def clusters(case: Case, row: ClusterRow) -> float:
-    """`cslb_logdet` with MultiscaleCSLB's radius, ridge and share of delta."""
+def clusters(case: Case, row: ClusterRow, space: bool = True) -> float:
+    """`cslb_logdet` with MultiscaleCSLB's radius, ridge and share of delta (``space``: whether it keeps a space)."""
     share = SHARES["cluster"] * partition_share(1) * case.delta / (row.fewest + 1)
     dims = min(row.sketch_size, case.rank, row.total_rank)
-    own = case.scale(min(row.sketch_size, case.dim))
+    own = case.with_rank(min(row.sketch_size, case.dim, case.effective_rank(space)))
     return ellipsoids(own, dims=dims, total=row.total_rank, share=share, mixture=True)
 
 
-def space(case: Case, interval: float) -> float:
-    """One fit of the span that is refreshed every ``interval`` rounds; +inf where there is none.
+def space(case: Case) -> float:
+    """Of one fit of the arms' span that is never short of operations, as in Theorem 3 of docs/math/multiscale.md.
 
-    Between two refreshes det V grows by ``1 + C`` or more at most ``I/ln(1 + C)`` times, and each such time costs at
-    most ``2 S L`` per round; at all others an old width is at most ``sqrt(1 + C)`` times the current one. The least
-    over C.
+    A new fit is published in the round in which the determinant may have grown by ``e^nu`` since the last, so that
+    whenever an arm is chosen its width is at most ``sqrt(e^nu)`` times the current one. ``nu`` is that of random choices,
+    the larger one.
     """
-    if not case.space_dims or math.isinf(interval):
+    dims = case.space_dims
+    if not dims:
         return math.inf
-    own = case.scale(case.space_dims)
-    fresh = ellipsoids(own, dims=case.rank, total=case.rank, share=SHARES["space"] * case.delta, mixture=True)
-    if interval <= 1.0:
-        return fresh
-    lost = 2.0 * case.theta_norm * case.arm_norm * interval * own.information(case.rank)
-    return float((np.sqrt(1.0 + GROWTHS) * fresh + lost / np.log1p(GROWTHS)).min())
+    news = min(MOST_NEWS, max(LEAST_NEWS, NEWS_PER_DIMENSION * dims))
+    own, share = case.with_rank(case.effective_rank()), SHARES["space"] * partition_share(1) * case.delta
+    return math.exp(0.5 * news) * ellipsoids(own, dims=dims, total=dims, share=share, mixture=True)
 
 
-def multiscale(case: Case, row: ClusterRow, interval: float) -> float:
-    """The least of the scales: every arm's bound is the tightest, so each scale's argument holds."""
-    return min(directions(case), clusters(case, row), space(case, interval))
+def enough_operations(case: Case, row: ClusterRow) -> int:
+    """The budget of operations per round with which the space's fit is never short, whatever is played.
+
+    Every round pays for a row and a publication, so that a batch, at most one row for each round since the last, is
+    paid for when it is frozen; and for the bound of every arm, each with a comparison of its cluster and of sentinels.
+    """
+    squared = case.space_dims**2
+    every_arm = case.n_arms * (EVALUATION * squared + row.largest + row.fewest)
+    return math.ceil((ROW + PUBLICATION) * squared + every_arm)
+
+
+def multiscale(case: Case, row: ClusterRow, budget: int) -> float:
+    """Of MultiscaleCSLB with ``explore="optimism"``: the least of its scales, since each one's argument holds.
+
+    Ties may cost ``2 S L`` times their tolerance per round. The space counts only where ``budget`` is never short:
+    with less, old bounds of the space only help, and nothing is claimed of them. Random choices: `CAUTION` times this.
+    """
+    scales = [directions(case), clusters(case, row, budget > 0)]
+    if budget >= enough_operations(case, row):
+        scales.append(space(case))
+    return min(scales) + TIE * case.trivial
 
 
 def ucb1(case: Case) -> float:

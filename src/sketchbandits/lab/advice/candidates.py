@@ -1,7 +1,6 @@
 """Every policy at every sketch size, with its regret bound; `timing` adds what a round takes and what is kept."""
 
 import inspect
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -14,13 +13,16 @@ from sketchbandits.lab.advice.bounds import Case
 from sketchbandits.lab.advice.clusters import ClusterRow
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.base import Policy
-from sketchbandits.policies.multiscale.policy import SKETCH_SIZE, MultiscaleCSLB
+from sketchbandits.policies.multiscale.changing_scales import auto_budget
+from sketchbandits.policies.multiscale.policy import RULES, default_size
+from sketchbandits.policies.multiscale.randomised import CAUTION
 
 SWITCHING = 1.0  # of rarely switching OFUL
 MULTISCALE = "MultiscaleCSLB"
-DEFAULT_BUDGET = int(inspect.signature(MultiscaleCSLB).parameters["budget"].default)
+RANDOMISED, OPTIMISM = RULES
+MODEL = ("ridge", "noise", "theta_norm", "delta")
 PROVEN, EXPECTED, ESTIMATED, NONE = "proven", "expected", "estimate", "none"
-_FORMS = {"CSLB": {"radius": "log-det"}, "OFUL": {"switching": "rare"}}
+_FORMS = {"CSLB": {"radius": "log-det"}, "OFUL": {"switching": "rare"}, MULTISCALE: {"explore": "optimism"}}
 
 
 class Candidate(NamedTuple):
@@ -62,9 +64,11 @@ class Candidate(NamedTuple):
         """Whether the sketch size is the one that the class takes by itself."""
         return self.policy == MULTISCALE and not {"sketch_size", "partition"} & set(dict(self.options))
 
-    def build(self, arms: NDArray[Any]) -> Policy:
-        """The policy on these arms."""
+    def build(self, arms: NDArray[Any], explore: str | None = None) -> Policy:
+        """The policy on these arms; on a sample of them ``explore`` is what MultiscaleCSLB takes by itself for all."""
         options: dict[str, Any] = dict(self.options)
+        if self.policy == MULTISCALE:
+            options.setdefault("explore", explore)
         if "partition" in options:
             options["partition"] = Partition.subspaces(arms, int(self.sketch_size or 1), progress=False)
         built: Policy = getattr(policies, self.policy)(arms, seed=0, **options)
@@ -83,19 +87,22 @@ def candidates(case: Case, table: Sequence[ClusterRow]) -> tuple[Candidate, ...]
     return (*_unsized(case), *(found for row in table for found in _sized(case, row)))
 
 
-def multiscale(case: Case, row: ClusterRow, budget: int = DEFAULT_BUDGET) -> Candidate:
-    """`MultiscaleCSLB` with a budget of operations for the space's scale."""
-    # A fit that is published was begun one refresh earlier: in the worst case its data are two refreshes old.
-    stale = 2.0 * space_refresh(case) / budget if budget else math.inf
-    options = {} if row.sketch_size == SKETCH_SIZE and not _by_subspaces(row) else _partition(row)
-    if budget != DEFAULT_BUDGET:
+def multiscale(case: Case, row: ClusterRow, budget: int | None = None, optimism: bool = False) -> Candidate:
+    """`MultiscaleCSLB` as the class takes it, or with another budget of operations, or with ``explore="optimism"``."""
+    default = row.sketch_size == default_size(0 if budget == 0 else case.space_dims)
+    options = {} if default and not _by_subspaces(row) else _partition(row)
+    if budget is not None:
         options["budget"] = budget
-    return _make(case, MULTISCALE, bounds.multiscale(case, row, stale), PROVEN, row.sketch_size, options)
+    if optimism:
+        options["explore"] = OPTIMISM
+    bound = bounds.multiscale(case, row, default_budget(case) if budget is None else budget)
+    factor = CAUTION if case.draws and not optimism else 1.0
+    return _make(case, MULTISCALE, factor * bound, PROVEN, row.sketch_size, options)
 
 
-def space_refresh(case: Case) -> int:
-    """Operations that renew the space's scale once: every arm's row (3 D^2) and every arm's bound (D^2)."""
-    return 4 * case.n_arms * case.space_dims**2
+def default_budget(case: Case) -> int:
+    """The operations that MultiscaleCSLB takes by itself."""
+    return auto_budget(case.n_arms, case.space_dims)
 
 
 def _unsized(case: Case) -> Iterator[Candidate]:
@@ -113,6 +120,8 @@ def _sized(case: Case, row: ClusterRow) -> Iterator[Candidate]:
     yield _make(case, "CSLB", bounds.cslb_paper(case, row), PROVEN, size, parts)
     yield _make(case, "CSLB", bounds.cslb_logdet(case, row), PROVEN, size, {**parts, "radius": "logdet"})
     yield multiscale(case, row)
+    if case.draws:  # else that is what the class does by itself
+        yield multiscale(case, row, optimism=True)
     kind, sized = PROVEN if size >= case.rank else ESTIMATED, {"sketch_size": size}
     yield _make(case, "SOFUL", bounds.soful(case, size), kind, size, sized)
     yield _make(case, "CBSCFD", bounds.cbscfd(case, size), kind, size, sized)
@@ -124,7 +133,14 @@ def _make(
     case: Case, policy: str, bound: float | None, guarantee: str, size: int | None, options: dict[str, Any]
 ) -> Candidate:
     vacuous = bound is not None and bool(bound >= case.trivial)
-    return Candidate(policy, tuple(options.items()), size, bound, guarantee, vacuous)
+    return Candidate(policy, tuple({**options, **_model(case, policy)}.items()), size, bound, guarantee, vacuous)
+
+
+def _model(case: Case, policy: str) -> dict[str, float]:
+    """What the policy takes of the model, but for its defaults; where the default is None, the policy knows best."""
+    known = inspect.signature(getattr(policies, policy)).parameters
+    given = {name: getattr(case, name) for name in MODEL if name in known}
+    return {name: value for name, value in given.items() if known[name].default not in (None, value)}
 
 
 def _by_subspaces(row: ClusterRow) -> bool:

@@ -63,6 +63,15 @@ class ArmFacts:
         """How many lines through 0 the arms lie on, at least 1."""
         return max(1, int(self.rays.max()) + 1 if self.rays.size else 1)
 
+    @property
+    def ray_spread(self) -> float:
+        """The logarithm of the largest ratio of the norms of two arms on one line through 0."""
+        on, spread = self.rays >= 0, np.full((2, self.n_rays), -np.inf)
+        logs = np.log(self.norms[on])
+        for sign, most in zip((1.0, -1.0), spread, strict=True):
+            np.maximum.at(most, self.rays[on], sign * logs)
+        return float(spread.sum(axis=0).max(initial=0.0))
+
 
 def examine(
     arms: NDArray[Any],

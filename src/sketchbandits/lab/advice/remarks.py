@@ -58,7 +58,7 @@ def _norms(facts: ArmFacts, case: Case) -> Iterator[str]:
     if high > UNEVEN_NORMS * low:
         yield (
             f"Norms are wildly different, from {low:.3g} to {high:.3g}, a factor of {high / low:,.0f}: every bound "
-            "grows with the largest, and short arms are hardly ever worth a facts. Scale the features if the length of "
+            "grows with the largest, and short arms are hardly ever worth a pull. Scale the features if the length of "
             "an arm does not mean a larger reward."
         )
     if case.rate > LARGE_RATE:

@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.kernels.threads import one_blas_thread
-from sketchbandits.lab.advice.bounds import Case
+from sketchbandits.lab.advice.bounds import Case, enough_operations
 from sketchbandits.lab.advice.candidates import (
-    DEFAULT_BUDGET,
     MULTISCALE,
     NONE,
+    OPTIMISM,
+    RANDOMISED,
     Candidate,
+    default_budget,
     multiscale,
-    space_refresh,
     state_bytes,
 )
 from sketchbandits.lab.advice.clusters import ClusterRow, affordable
@@ -78,7 +79,7 @@ class Stopwatch:
         return min(n, most, affordable(n, d, candidate.sketch_size)) if candidate.sketch_size else min(n, most)
 
     def _play(self, candidate: Candidate, arms: NDArray[Any]) -> tuple[float, float]:
-        policy = candidate.build(arms)
+        policy = candidate.build(arms, RANDOMISED if self.case.draws else OPTIMISM)
         rng = np.random.default_rng(0)
         theta = rng.standard_normal(self.case.dim)
         means = np.asarray(arms @ (self.case.theta_norm / np.linalg.norm(theta) * theta), dtype=np.float64)
@@ -128,40 +129,45 @@ def finalists(
     timed, named = [], groups(found)
     for i, (name, group) in enumerate(named.items()):
         show(i / len(named), f"timing {name}, kernels compile once")
-        if group[0].policy == MULTISCALE:
-            timed.append(_timed_multiscale(group, table, stopwatch, budget_us))
-        else:
-            timed.append(_timed(group, stopwatch, budget_us))
+        timed.append(_timed(group, table, stopwatch, budget_us))
     return timed
 
 
-def _timed(group: Sequence[Candidate], stopwatch: Stopwatch, budget_us: float | None) -> Candidate:
-    first = smaller = stopwatch.timed(best_of(group), budget_us)
+def _timed(
+    group: Sequence[Candidate], table: Sequence[ClusterRow], stopwatch: Stopwatch, budget_us: float | None
+) -> Candidate:
+    rows = {row.sketch_size: row for row in table}
+
+    def measured(found: Candidate) -> Candidate:
+        if found.policy == MULTISCALE and budget_us is not None and stopwatch.case.space_dims:
+            return _with_operations(found, rows[found.sketch_size or 0], stopwatch, budget_us)
+        return stopwatch.timed(found, budget_us)
+
+    first = smaller = measured(best_of(group))
     for _ in range(SMALLER_SIZES if first.guarantee != NONE else 0):
         left = [each for each in group if 2 * (each.sketch_size or 1) <= (smaller.sketch_size or 0)]
         if smaller.fits or not left:
             break
-        smaller = stopwatch.timed(best_of(left), budget_us)
+        smaller = measured(best_of(left))
     return smaller if smaller.fits else first
 
 
-def _timed_multiscale(
-    group: Sequence[Candidate], table: Sequence[ClusterRow], stopwatch: Stopwatch, budget_us: float | None
-) -> Candidate:
+def _with_operations(found: Candidate, row: ClusterRow, stopwatch: Stopwatch, budget_us: float) -> Candidate:
     """With the default budget of operations, unless time is short, or time is left that makes the bound smaller."""
-    best, case = best_of(group), stopwatch.case
-    plain = stopwatch.timed(best, budget_us)
-    if budget_us is None or not case.space_dims:
+    case, optimism = stopwatch.case, "explore" in dict(found.options)
+    plain = stopwatch.timed(found, budget_us)
+    none = stopwatch.timed(multiscale(case, row, 0, optimism), budget_us)
+    without = microseconds_of(none)
+    left = (budget_us - without) * default_budget(case) / max(microseconds_of(plain) - without, 1e-3)
+    # Two digits are as much as the clock knows; more than is ever needed has no use.
+    budget = min(_two_digits(left), enough_operations(case, row))
+    if plain.fits and SAME * bound_of(multiscale(case, row, budget, optimism)) > bound_of(plain):
         return plain
-    row = next(row for row in table if row.sketch_size == best.sketch_size)
-    without = stopwatch.time(multiscale(case, row, 0)).microseconds
-    left = (budget_us - without) * DEFAULT_BUDGET / max(microseconds_of(plain) - without, 1e-3)
-    # Two digits are as much as the clock knows; more than a refresh in every round has no use.
-    budget = min(_two_digits(left), space_refresh(case))
-    other = multiscale(case, row, budget)
-    if plain.fits and SAME * bound_of(other) > bound_of(plain):
-        return plain
-    return stopwatch.timed(other, budget_us)
+    for tried in (budget,) if plain.fits else (budget, _two_digits(0.5 * budget)):
+        other = stopwatch.timed(multiscale(case, row, tried, optimism), budget_us)
+        if other.fits:
+            return other
+    return none if none.fits and not plain.fits else plain
 
 
 def _two_digits(value: float) -> int:

@@ -253,14 +253,11 @@ class ChangingClusters(ChangingArms):
         """Refuse a partition that may depend on rewards."""
         if self.state.control["round"][0] == 1:
             return
-        why = "its clusters may depend on rewards that are recorded, and bounds would not hold; force=True does it anyway"
+        why = "clusters that may depend on rewards leave the bounds without their guarantee"
         if partition is not None:
-            raise ValueError(f"partition must be None once rewards are recorded, got a Partition: {why}")
+            raise ValueError(f"partition must be None or force=True once rewards are recorded, got a Partition: {why}")
         if self._grown:
-            raise ValueError(
-                f"force must be True where arms were added after rewards were recorded, got False: a partition of these "
-                f"arms may depend on rewards, and bounds would not hold"
-            )
+            raise ValueError(f"force must be True where arms were added after rewards were recorded, got False: {why}")
 
     def _extra(self) -> dict[str, NDArray[Any]]:
         part, freed = self.partition, self._freed

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.kernels.linalg import Floats
+from sketchbandits.partition.growing_spans import Placement
 from sketchbandits.policies.cslb.changing_clusters import ChangingClusters, later_share
 from sketchbandits.policies.cslb.freeing import Plan
-from sketchbandits.policies.cslb.layout import NEGLIGIBLE, SLOT, Records
+from sketchbandits.policies.cslb.layout import ARM_AT, NEGLIGIBLE, SLOT, Records
 from sketchbandits.policies.effective_rank import prior_variance
 from sketchbandits.policies.multiscale.freeing import waiting_parts, with_scales
 from sketchbandits.policies.multiscale.rays import RAY_PULLS
@@ -129,6 +130,12 @@ class ChangingScales(ChangingClusters):
             ridges = int(self.state.space["ridges"][0]) + doublings
             raise_ridge(self.state, doublings, self._space_share(ridges))
             self._renew_all()
+
+    def _make_slot(self, found: Placement) -> None:
+        before = self.state
+        super()._make_slot(found)
+        if self.state is not before:
+            self.state.stats[RAY, self.state.place[ARM_AT] < 0] = -1.0  # free slots are on no ray
 
     def _admit(self, arm: int, slot: int, cluster: int, x: Floats) -> None:
         """The new arm's ray, found among its cluster's or new, and its place in the space."""

@@ -47,9 +47,9 @@ from sketchbandits.policies.cslb.changing_clusters import check_partition, warn_
 from sketchbandits.policies.cslb.coordinates import Setting, build
 from sketchbandits.policies.cslb.format_1 import convert_clusters
 from sketchbandits.policies.cslb.format_2 import watch_clusters
-from sketchbandits.policies.cslb.layout import ARM_AT, CAP, CLUSTER, EVERY, NEGLIGIBLE, OFF_SPAN, SLOT, Records
+from sketchbandits.policies.cslb.layout import ARM_AT, CAP, CLUSTER, EVERY, NEGLIGIBLE, OFF_SPAN, SLOT
 from sketchbandits.policies.cslb.saved import check_fits
-from sketchbandits.policies.effective_rank import effective_rank, prior_variance
+from sketchbandits.policies.effective_rank import effective_rank
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.multiscale.changing_scales import SHARES as SHARES
 from sketchbandits.policies.multiscale.changing_scales import ChangingScales
@@ -75,7 +75,7 @@ from sketchbandits.policies.multiscale.state import (
     number_rays,
     ray_lengths,
 )
-from sketchbandits.policies.parameters import Shared, check_radius, check_shared, radius_record
+from sketchbandits.policies.parameters import check_radius, check_shared
 from sketchbandits.policies.pending.multiscale import (
     RAY_MEAN,
     RAY_WIDTH,

@@ -7,19 +7,19 @@ where ``U(x)`` is the least bound of all scales and ``L(x)`` the largest lower o
     max U - L(x_t)  <=  c (U(x_t) - L(x_t)) ,   c = CAUTION ,
 
 that is, if the regret that it can have is at most c times its own uncertainty. Otherwise the arm with the largest
-bound is played, for which that holds with the factor 1. So whatever the draws are, the regret bound of the largest bound
-holds with the factor c (Theorem 4 of docs/math/multiscale.md); and the draws, most of them far below the whole
-radius, spare most of the exploration that a bound for the worst case asks for.
+bound is played, for which that holds with the factor 1. So whatever the draws are, the regret bound of optimism holds
+with the factor c (Theorem 4 of docs/math/multiscale.md); and the draws, most of them far below the whole radius, spare
+most of the exploration that a bound for the worst case asks for.
 
 Between two publications of the space's fit, estimates and widths stay, so that few arms can win: those whose value for
 a large draw is at least the best one for no draw. They are on a shortlist, in the order of slots, with the level that
 no other arm comes up to. A larger draw, or bounds that have fallen so far that no listed arm comes up to the level
 either, look at all arms: the choice is always that of a search among all.
 
-The draw is a function of (key, rewards recorded, number of pending decisions): `select` has no side effect and a run can
-be repeated. Where pending decisions are passed, an arm with more of them than it has rewards gives way to those of the
-arms that may be the best which have the fewest beyond theirs: a burst before the first reward goes to all arms in turn,
-and an arm's pending decisions at most double what is known of it.
+The draw is a function of (key, rewards recorded, number of pending decisions): `select` has no side effect and a run
+can be repeated. Where pending decisions are passed, an arm with more of them than it has rewards gives way: of the arms
+that may be the best, those are chosen from that have the fewest pending decisions beyond their rewards. So a burst
+before the first reward goes to all arms in turn, and an arm's pending decisions at most double what is known of it.
 **Reference** random multiples of the radius: Vaswani, Mehrabian, Durand and Kveton (RandUCB, AISTATS 2020). The rule
 that keeps the guarantee is ours.
 """
@@ -222,7 +222,7 @@ def picks_by_draw(state: MultiscaleState, among: Mask, pulls: Ints, picks: Ints)
 
 @kernel
 def possibly_best(state: MultiscaleState, among: Mask) -> Mask:
-    """Which slots have a bound that no other's lower bound is above; all of them, where rewards contradict the noise."""
+    """Which slots have a bound that no lower bound is above; all of them, where rewards contradict the noise."""
     bound, most = state.stats[BOUND], -np.inf
     for i in range(among.size):
         if among[i]:

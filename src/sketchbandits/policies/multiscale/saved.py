@@ -1,4 +1,4 @@
-"""What a saved state of multi-scale CS-LB must obey beyond its layout: compiled code, which checks no index, trusts it."""
+"""What a saved state of multi-scale CS-LB must obey beyond its layout: compiled code checks no index."""
 
 from typing import Any
 

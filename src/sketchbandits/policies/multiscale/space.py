@@ -1,8 +1,8 @@
 """The space's fit in multi-scale CS-LB: rewards wait, become a batch, are processed row by row, and are published.
 
 The fit is a triangular system, moved by Givens rotations (`triangular_step`), which need no refit. Where the largest
-bound is played, an arm is looked at in a new fit when it is about to be played. A random choice needs all arms as of the
-same fit: they are looked at together when it is published. What each part costs is counted against a budget.
+bound is played, an arm is looked at in a new fit when it is about to be played. A random choice needs all arms as of
+the same fit: they are looked at together when it is published. What each part costs is counted against a budget.
 """
 
 import numpy as np

@@ -25,7 +25,7 @@ of arrays whose type was registered by `register_model` together with these kern
 - ``discount(model, pending, slot)``: one more pull of ``slot`` returned its mean. Shrinks ``pending.stats[WIDTH2]`` and
   calls `grow` with the factor of every determinant that it multiplies. Never writes to the policy's state.
 - ``fits(model, pending, slot)`` (default `general_fits`): whether one more pull may be discounted.
-- ``look_again(model, pending, slot)`` (default: never): bring a slot that leads up to date where it was not, and say so.
+- ``look_again(model, pending, slot)`` (default: never): bring a slot that leads up to date, and say whether it was not.
 - ``fill(model, pending)`` (default `general_fill`): write the rows CAPPED and UNCAPPED of ``pending.stats``, with every
   radius multiplied by `inflation`.
 

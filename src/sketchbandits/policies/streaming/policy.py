@@ -45,7 +45,7 @@ from numpy.typing import ArrayLike, NDArray
 from sketchbandits import validate
 from sketchbandits.confidence import ellipsoid_radius
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.policies.assumptions import LeastSquares
+from sketchbandits.policies.assumptions import Evidence, LeastSquares
 from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.policies.cslb.changing_clusters import warn_of_tolerance
 from sketchbandits.policies.format_1 import convert_radius
@@ -228,6 +228,14 @@ class ContextualMultiscale(ContextualPolicy):
     def _seen(self) -> NDArray[Any]:
         seen: NDArray[Any] = self.state.meter["seen"]
         return seen
+
+    def _evidence(self) -> Evidence:
+        """All rewards are shown; those in the space say how much noise there is."""
+        fit, meter = self._least_squares(), self.state.meter[0]
+        if fit is None:
+            return Evidence(int(meter["rewards"]), 0.0, 0, 0.0, 0.0)
+        found = fit.evidence(int(meter["in_space"]), self.settings["theta_norm"])
+        return found._replace(rewards=int(meter["rewards"]))
 
     def _least_squares(self) -> LeastSquares | None:
         """The fit of the space, with the rewards that are recorded in it; without one nothing is known."""
