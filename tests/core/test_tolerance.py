@@ -18,8 +18,8 @@ from sketchbandits.snapshot import leaves
 
 MAKE = {
     "cslb": lambda arms, l, **more: CSLB(arms, sketch_size=l, radius="logdet", **more),
-    "multiscale": lambda arms, l, **more: MultiscaleCSLB(arms, sketch_size=l, **more),
-    "multiscale-alone": lambda arms, l, **more: MultiscaleCSLB(arms, sketch_size=l, budget=0, **more),
+    "multiscale": lambda arms, l, **more: MultiscaleCSLB(arms, sketch_size=l, explore="optimism", **more),
+    "multiscale-alone": lambda arms, l, **more: MAKE["multiscale"](arms, l, budget=0, **more),
 }
 both_classes = pytest.mark.parametrize("make", ["cslb", "multiscale"])
 every_policy = pytest.mark.parametrize("make", MAKE)
@@ -75,7 +75,7 @@ def test_bounds_are_the_formula_s(make):
         hits = labels[played] == c
         Z, off = X @ Q.T, np.linalg.norm(X - X @ Q.T @ Q, axis=1)
         A = np.linalg.inv(ridge * np.eye(3) + Z[played[hits]].T @ Z[played[hits]])
-        share = 2 / delta if make == "cslb" else 3 / (0.09 * 0.9 * delta)
+        share = 2 / delta if make == "cslb" else 3 / (0.1 * 0.9 * delta)
         information = R**2 * (-naive.logdet(A * ridge) + 2 * np.log(share))
         beta = np.sqrt(information) + np.sqrt(ridge) * S if make == "cslb" else np.sqrt(information + ridge * S**2)
         beta += S * np.sqrt((off[played[hits]] ** 2).sum())

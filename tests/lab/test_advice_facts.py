@@ -253,7 +253,7 @@ def test_the_bounds_of_clusters_and_of_the_space_follow_from_what_the_policy_kee
                 2 * np.sqrt(beta2 * factor * potential)
             )
             assert row.fewest == K
-            assert policy.state.control["radius"]["log_share"][0] == pytest.approx(np.log((K + 1) / (0.1 * 0.9 * 0.05)))
+            assert policy.state.clusters["share"] == pytest.approx(np.log((K + 1) / (0.1 * 0.9 * 0.05)))
     policy = MultiscaleCSLB(arms, **model)
     space = policy.state.space[0]
     assert case.space_dims == policy.state.features.shape[1] == 5

@@ -106,16 +106,17 @@ def test_rivals_with_a_guarantee_are_built_as_their_names_say():
     assert (clusters.settings["radius"], printed.settings["radius"]) == ("logdet", "paper")
     ours = OURS.build(arms, MODEL.parameters(), 0)
     assert isinstance(ours, MultiscaleCSLB)
-    assert ours.settings["sketch_size"] == clusters.settings["sketch_size"] == printed.settings["sketch_size"] == 16
+    assert clusters.settings["sketch_size"] == printed.settings["sketch_size"] == 16
+    assert ours.settings["sketch_size"] == 2  # by itself: half the rank
     assert {str(policy) for policy in OTHERS} == {"ucb1", "lints:scale=1"}
 
 
-def test_the_policy_chooses_its_own_ridge():
+def test_the_policy_chooses_its_own_ridge_and_sketch_size():
     arms = np.random.default_rng(0).normal(size=(9, 4))
     built = OURS.build(arms, {"ridge": 5.0, "noise": 0.5, "sketch_size": 3}, 0)
-    assert built.settings["ridge"] is None and built.settings["noise"] == 0.5
-    own = PolicySpec.parse("multiscale:ridge=5").build(arms, {"ridge": 1.0, "sketch_size": 3}, 0)
-    assert own.settings["ridge"] == 5.0
+    assert built.settings["ridge"] is None and built.settings["noise"] == 0.5 and built.settings["sketch_size"] == 2
+    own = PolicySpec.parse("multiscale:ridge=5,sketch_size=3").build(arms, {"ridge": 1.0, "sketch_size": 4}, 0)
+    assert own.settings["ridge"] == 5.0 and own.settings["sketch_size"] == 3
 
 
 def test_every_set_is_played_by_all_that_can():

@@ -47,7 +47,7 @@ POLICIES = {
     "lints": RegisteredPolicy(LinTS, "LinTS"),
     "dbslinucb": RegisteredPolicy(DBSLinUCB, "DBSLinUCB"),
     "cbrap": RegisteredPolicy(CBRAP, "CBRAP"),
-    "multiscale": RegisteredPolicy(MultiscaleCSLB, "multi-scale", chooses=("ridge",)),
+    "multiscale": RegisteredPolicy(MultiscaleCSLB, "multi-scale", chooses=("ridge", "sketch_size")),
 }
 
 

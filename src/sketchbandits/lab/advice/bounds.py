@@ -189,8 +189,8 @@ def space(case: Case) -> float:
     """Of one fit of the arms' span that is never short of operations, as in Theorem 3 of docs/math/multiscale.md.
 
     A new fit is published in the round in which the determinant may have grown by ``e^nu`` since the last, so that
-    whenever an arm is chosen its width is at most ``sqrt(e^nu)`` times the current one. ``nu`` is that of random choices,
-    the larger one.
+    whenever an arm is chosen its width is at most ``sqrt(e^nu)`` times the current one. ``nu`` is that of random
+    choices, the larger one.
     """
     dims = case.space_dims
     if not dims:

@@ -64,7 +64,8 @@ def _norms(facts: ArmFacts, case: Case) -> Iterator[str]:
     if case.rate > LARGE_RATE:
         yield (
             f"The largest norm, {high:.3g}, is large compared with the ridge, {case.ridge:g}: bounds assume a ridge of "
-            f"at least its square. Divide the arms by {high:.3g} or take ridge={high**2:.3g}."
+            f"at least its square. Divide the arms by {high:.3g} or take ridge={high**2:.3g}. MultiscaleCSLB chooses "
+            "ridges that suit the arms."
         )
     if case.rate < SMALL_RATE:
         yield (

@@ -11,6 +11,7 @@ from sketchbandits.lab.advice.clusters import ClusterRow
 from sketchbandits.lab.advice.facts import NEAR_COPY, ArmFacts
 from sketchbandits.lab.advice.recommend import microseconds_of
 from sketchbandits.lab.advice.timing import ROUNDS
+from sketchbandits.policies.multiscale.randomised import CAUTION
 
 if TYPE_CHECKING:
     from sketchbandits.lab.advice.advisor import Advice
@@ -55,6 +56,11 @@ def notes(advice: "Advice") -> list[str]:
         "dropped the tail of the arms' spectrum, all played equally often; vac.: vacuous, no less than 2 S L T = "
         f"{advice.case.trivial:,.0f}; over: slower than the budget."
     )
+    if advice.case.draws:
+        said.append(
+            f"MultiscaleCSLB: by default it chooses at random, with {CAUTION:g} times the bound of explore='optimism' "
+            "and, where that was measured, a fraction of its regret."
+        )
     said.append(
         f"us: processor time of a select and an update from Python, measured now, the mean of up to {ROUNDS} rounds "
         "near the start. MB: the memory of arms and state."

@@ -137,10 +137,12 @@ class Plan:
         """The length of a timed run: a sixteenth, since it is played alone."""
         return max(min(self.rounds, 1000), self.rounds // 16)
 
-    def group(self, scene: AnyScene, policy: PolicySpec, rounds: int | None = None, *, timed: bool = False) -> Group:
-        """All runs of a policy in a scene."""
+    def group(
+        self, scene: AnyScene, policy: PolicySpec, rounds: int | None = None, *, runs: int = 0, timed: bool = False
+    ) -> Group:
+        """All runs of a policy in a scene, or another number of them."""
         length = rounds or self.rounds
-        return tuple(Task(scene, policy, length, run, self.seed, timed) for run in range(self.runs))
+        return tuple(Task(scene, policy, length, run, self.seed, timed) for run in range(runs or self.runs))
 
     def check(self) -> None:
         """Build every policy once, so that an option that is not allowed is refused before the first round."""

@@ -18,7 +18,7 @@ from sketchbandits.lab.paper import setting as paper
 from sketchbandits.policies.multiscale.policy import SKETCH_SIZE
 
 LARGEST = 32_000
-MODEL = paper.model(SKETCH_SIZE)  # one l for all that have clusters: multi-scale and CS-LB on the same partition
+MODEL = paper.model(SKETCH_SIZE)  # l of CS-LB; multi-scale takes at most as much
 SHORTER = 20  # runs among available arms are played in Python, one decision at a time, and are so much shorter
 
 Options = dict[str, Any]

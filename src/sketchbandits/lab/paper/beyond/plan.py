@@ -12,7 +12,7 @@ from typing import Any
 from sketchbandits import validate
 from sketchbandits.lab.experiments.changing_scenes import AnyScene, AvailableScene, LivingScene
 from sketchbandits.lab.experiments.scenes import Scene
-from sketchbandits.lab.experiments.study import Group, Groups, Plan
+from sketchbandits.lab.experiments.study import MOST_RUNS, Group, Groups, Plan
 from sketchbandits.lab.paper import setting as paper
 from sketchbandits.lab.paper.beyond.arm_sets import MODEL, ArmSet, arm_sets
 from sketchbandits.policies.registry import PolicySpec, parse_policies
@@ -28,6 +28,7 @@ ABLATED = parse_policies(
 )  # multi-scale without one of its parts, OFUL without its cap, and as it was before
 FIXED_ONLY = ("cslb", str(SAMPLING))  # their arms cannot change
 ABLATION_RUNS, SAMPLING_RUNS, TIMED_RUNS = 5, 5, 5  # LinTS takes the longest, and is compared over all sets together
+LIVING_MORE = 10  # times as many runs of the living pairs: two variants of one policy, whose regret differs by little
 MANY_ARMS = 1000  # from here on time is measured
 HORIZONS = (4, 1)  # regret is shown after these parts of a run
 FRONTIER = {"(4)": (200, 50, 5, 10), "(6)": (1000, 20, 4, 10)}
@@ -91,7 +92,8 @@ class BeyondPlan(Plan):
             length = self.rounds if name.startswith("E") else max(100, self.rounds // 20)
             for which, scene in zip(("changed", "plain"), pair, strict=True):
                 for policy in VARIANTS:
-                    yield (name, which, str(policy)), self._runs(scene, policy, length)
+                    runs = min(MOST_RUNS, LIVING_MORE * self.runs)
+                    yield (name, which, str(policy)), self.group(scene, policy, length, runs=runs)
 
     def _frontier(self) -> Groups:
         groups: dict[tuple[Any, ...], Group] = {}
