@@ -578,7 +578,7 @@ class NaiveMultiscale(Ridge):
         self.choice = self.best()
 
     def effective_rank(self, rounds=10_000):
-        """r with r = sum of n e/(n e + r u): e the eigenvalues of X'X/N, u = (R/S)^2; at least 1, and 1 for zero arms."""
+        """r = sum of n e/(n e + r u), e the eigenvalues of X'X/N, u = (R/S)^2; at least 1, and 1 for zero arms."""
         moments = np.linalg.eigvalsh(self.arms.T @ self.arms / self.N).clip(0)
         low, high = 1.0, max(1.0, float(self.D))
         for _ in range(200):
@@ -637,7 +637,7 @@ class NaiveMultiscale(Ridge):
         return self.fit(counts, sums, np.zeros(self.N, int), self.effective, 0.9 * 0.4 * self.delta)
 
     def published_beta(self):
-        means, widths = self.published_fit()
+        _, widths = self.published_fit()
         counts = np.bincount([arm for arm, _ in self.history[: self.published]], minlength=self.N)
         V = self.ridge_of(self.effective) * np.eye(self.d) + self.arms.T @ (counts[:, None] * self.arms)
         return widths.max() / norms_under(self.arms, np.linalg.inv(V))[widths.argmax()]

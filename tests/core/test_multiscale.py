@@ -200,7 +200,8 @@ def published(policy):
     R, theta = state.factor[SHOWN, :-2], state.factor[SHOWN, THETA]
     V, beta = R.T @ R, float(state.space["beta"][0])
     looks = np.array([look(state.features, state.factor, arm) for arm in range(policy.n_arms)])
-    assert np.allclose(looks[:, 0], arms @ theta) and np.allclose(looks[:, 1], naive.norms_under(arms, np.linalg.inv(V)))
+    assert np.allclose(looks[:, 0], arms @ theta)
+    assert np.allclose(looks[:, 1], naive.norms_under(arms, np.linalg.inv(V)))
     assert np.all(policy.scales()["space"] <= looks @ [1.0, beta] + 1e-12) or policy.settings["explore"] == "optimism"
     return V, theta.copy(), beta
 

@@ -42,7 +42,7 @@ def command(
     decay: Annotated[str | None, flag("X", "heavy-tailed: how fast the spectrum falls.", 0.5)] = None,
     n_subspaces: Annotated[str | None, flag("K", "subspaces: how many.", 5)] = None,
     rank: Annotated[str | None, flag("R", "subspaces: the dimension of each.", 4)] = None,
-    sketch_size: Annotated[str, flag("L", "For policies that have one, but for multi-scale CS-LB, which chooses its own.", 5)] = "5",
+    sketch_size: Annotated[str, flag("L", "Of policies that have one; multi-scale CS-LB chooses its own.", 5)] = "5",
     ridge: Annotated[str, RIDGE] = "1",
     noise: Annotated[str, flag("X", "The scale R of the truncated Gaussian noise.", 1)] = "1",
     theta_norm: Annotated[str, THETA_NORM] = "1",
