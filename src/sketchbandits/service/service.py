@@ -159,10 +159,9 @@ class Service:
         bandit = self.ledger.bandits.get(wanted.name)
         if bandit is None:
             return [wanted]
-        if not wanted.config.allows(bandit.config):
-            raise ValueError(
-                f"bandit {wanted.name!r} must keep the rules it was created with, {bandit.config}; got {wanted.config}"
-            )
+        if differences := wanted.config.differences(bandit.config):
+            named = "; ".join(differences)
+            raise ValueError(f"bandit {wanted.name!r} must keep the rules it was created with: {named}")
         operations, notes = reconcile(bandit, wanted, remove=self.settings.remove_missing_arms)
         for note in notes:
             logger.warning("%s", note)

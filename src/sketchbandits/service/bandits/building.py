@@ -45,7 +45,8 @@ class _Size(NamedTuple):
 
     @property
     def need(self) -> Need:
-        return Need.of(self.config.policy, self.config.filled().options, self.n_arms, self.dim)
+        options = self.config.options_for(self.n_arms, self.dim)
+        return Need.of(self.config.policy, options, self.n_arms, self.dim)
 
 
 class Builder:

@@ -2,13 +2,13 @@
 
 import inspect
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.base import Policy
-from sketchbandits.policies.multiscale.policy import SKETCH_SIZE as MULTISCALE_SKETCH_SIZE
+from sketchbandits.policies.multiscale.policy import MOST_ARMS_TO_DRAW, MOST_WORK_TO_DRAW, default_size
 from sketchbandits.policies.registry import POLICIES, PolicySpec
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -17,8 +17,10 @@ REWARD_RANGE = (0.0, 1.0)  # of a new bandit
 PENDING = 1_000  # outstanding decisions that are passed to a policy that gains by them
 MOST_PENDING = 100_000
 SKETCH_SIZE = 5  # for policies whose class requires one and has no default: the paper's for its first data set
-# Version 0.1.0 built every policy with this size unless one was given, and did not record it.
-_UNRECORDED_SKETCH_SIZE = 5
+DERIVED = ("sketch_size", "explore")  # options that multi-scale derives from its arms where they are not given
+# What earlier versions used where a record does not hold the option. Version 0.1.0 recorded what was given; later ones
+# recorded every option that there was. All other options have the default that they had then.
+_UNRECORDED = {"sketch_size": 5, "explore": "optimism", "budget": 2048}
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ class BanditConfig:
 
     def filled(self) -> "BanditConfig":
         """The same with every option of the policy: those that are not given at their defaults."""
-        given = {name: value for name, value in self.options.items() if (name, value) != ("sketch_size", None)}
+        given = {name: value for name, value in self.options.items() if not (name in DERIVED and value is None)}
         return replace(self, options=_default_options(self.policy) | given)
 
     def build(self, arms: Floats) -> Policy:
@@ -86,8 +88,27 @@ class BanditConfig:
         return PolicySpec.of(self.policy, self.filled().options).build(arms, {}, self.seed)
 
     def recorded(self, policy: Policy) -> "BanditConfig":
-        """What the log records of a new bandit, nothing left to defaults; ``policy`` is what `build` returned."""
-        return replace(self.filled(), pending=self.pending_limit(policy))
+        """What the log records of a new bandit, nothing left to defaults; ``policy`` is what `build` returned.
+
+        What was derived from the arms is recorded too: built anew with more arms, or by a later version, the policy
+        keeps it. A budget of "auto" stays: it follows the arms.
+        """
+        filled = self.filled()
+        derived = {name: policy.settings[name] for name in DERIVED if filled.options.get(name, "") is None}
+        return replace(filled, options=filled.options | derived, pending=self.pending_limit(policy))
+
+    def options_for(self, n_arms: int, dim: int) -> dict[str, Any]:
+        """Every option that the policy will have on so many arms, as far as their number and dimension tell.
+
+        A sketch size that is derived from the rank of the arms is at most this.
+        """
+        options = self.filled().options
+        if options.get("sketch_size", "") is None:
+            options["sketch_size"] = default_size(0 if options["budget"] == 0 else min(n_arms, dim))
+        if options.get("explore", "") is None:
+            large = n_arms > MOST_ARMS_TO_DRAW or n_arms * dim**2 > MOST_WORK_TO_DRAW
+            options["explore"] = "optimism" if large else "randomised"
+        return options
 
     def pending_limit(self, policy: Policy) -> int:
         """How many outstanding decisions are passed to the policy at most."""
@@ -95,14 +116,25 @@ class BanditConfig:
             return self.pending
         return PENDING if policy.pending_by_default else 0
 
-    def allows(self, recorded: "BanditConfig") -> bool:
-        """Whether an existing bandit, recorded like this, has these rules; what is not given is allowed to differ."""
-        wanted = self if self.pending is not None else replace(self, pending=recorded.pending)
-        if wanted.reward_range == REWARD_RANGE:  # not given; bandits of older versions have none
-            wanted = replace(wanted, reward_range=recorded.reward_range)
-        return recorded in (
-            wanted.filled(),
-            replace(wanted, options=_with_unrecorded_size(wanted.policy, self.options)),
+    def differences(self, recorded: "BanditConfig") -> list[str]:
+        """The rules of an existing bandit, recorded like this, that are not these; what is not given may differ."""
+        if self.policy != recorded.policy:
+            return [_difference("policy", recorded.policy, self.policy)]
+        names = {each.name for each in fields(self)} - {"options"} - self._open_rules()
+        rules = [(name, getattr(recorded, name), getattr(self, name)) for name in sorted(names)]
+        had, wanted = recorded.filled().options, self.filled().options
+        rules += [(name, had[name], value) for name, value in wanted.items() if not self._leaves_open(name, had[name])]
+        return [_difference(*rule) for rule in rules if rule[1] != rule[2]]
+
+    def _open_rules(self) -> set[str]:
+        """Rules that are not given: bandits of earlier versions have other defaults."""
+        given = {"pending": self.pending is not None, "reward_range": self.reward_range != REWARD_RANGE}
+        return {name for name, is_given in given.items() if not is_given}
+
+    def _leaves_open(self, option: str, value: Any) -> bool:
+        """Whether an option is not given, and a bandit's ``value`` is derived from its arms or an earlier default."""
+        return self.options.get(option) is None and (
+            (option in DERIVED and self.filled().options[option] is None) or value == _UNRECORDED.get(option)
         )
 
     @property
@@ -119,27 +151,28 @@ class BanditConfig:
         """A configuration that a log or a snapshot holds."""
         limits = value.get("reward_range")
         value = {**value, "reward_range": None if limits is None else tuple(limits)}
-        return cls(**{**value, "options": _with_unrecorded_size(value["policy"], value["options"])})
+        return cls(**{**value, "options": _with_unrecorded(value["policy"], value["options"])})
 
 
 def _default_options(policy: str) -> dict[str, Any]:
     """Every option of a policy with its default; a partition is left out, since it cannot be given as JSON."""
     parameters = inspect.signature(POLICIES[policy].policy).parameters
     options = {
-        name: parameter.default
-        for name, parameter in parameters.items()
-        if name not in ("arms", "seed", "partition", "sketch_size")
+        name: parameter.default for name, parameter in parameters.items() if name not in ("arms", "seed", "partition")
     }
-    if "sketch_size" in parameters:
-        options["sketch_size"] = MULTISCALE_SKETCH_SIZE if policy == "multiscale" else SKETCH_SIZE
+    if "sketch_size" in options and policy != "multiscale":
+        options["sketch_size"] = SKETCH_SIZE
     return options
 
 
-def _with_unrecorded_size(policy: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Options as version 0.1.0 used them; later versions record every option, so that nothing is added."""
-    if "sketch_size" not in inspect.signature(POLICIES[policy].policy).parameters:
-        return options
-    return {"sketch_size": _UNRECORDED_SKETCH_SIZE} | options
+def _with_unrecorded(policy: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Recorded options with those that the record leaves out, as the version that wrote it used them."""
+    known = inspect.signature(POLICIES[policy].policy).parameters
+    return {name: value for name, value in _UNRECORDED.items() if name in known} | options
+
+
+def _difference(name: str, recorded: Any, wanted: Any) -> str:
+    return f"{name} = {recorded!r}, got {wanted!r}"
 
 
 def checked_name(name: str) -> str:

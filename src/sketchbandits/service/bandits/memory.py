@@ -12,6 +12,7 @@ from sketchbandits.partition.first_fit import BLOCK, EXTRA
 from sketchbandits.policies.cslb.layout import CLUSTER_RECORD, N_STATS
 from sketchbandits.policies.fits.sketched_fit import LARGEST_GRAM
 from sketchbandits.policies.multiscale.policy import MOST_DIMENSIONS
+from sketchbandits.policies.multiscale.space_basis import _BLOCK as BASIS_BLOCK
 from sketchbandits.policies.multiscale.state import N_ROWS, RAY_RECORD, WAITING_RECORD
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.sketches.sizes import rows_of
@@ -29,11 +30,13 @@ def estimated_bytes(config: BanditConfig, n_arms: int, dim: int) -> int:
     Not counted: the caller's own copy of the arms, ids, and decisions without a reward. A policy with clusters that
     grows reserves as much again: ask for twice the arms.
     """
-    options = config.filled().options
+    options = config.options_for(n_arms, dim)
     size = options.get("sketch_size")
-    if type(size) is not int or size < 1:  # refused by the policy, before it allocates anything
-        options = {**options, "sketch_size": 1}
-    numbers = n_arms * dim + _FORMULAS[config.policy](n_arms, dim, options)
+    sizes = {size} if type(size) is int and size > 0 else {1}  # others are refused before anything is allocated
+    if config.policy == "multiscale" and config.options.get("sketch_size") is None:
+        sizes.add(1)  # arms of a lower rank have a smaller one: smaller clusters, and more of them
+    formula = _FORMULAS[config.policy]
+    numbers = n_arms * dim + max(formula(n_arms, dim, options | {"sketch_size": size}) for size in sizes)
     return FIXED + NUMBER * numbers
 
 
@@ -106,16 +109,24 @@ def _cslb(n: int, d: int, options: Options) -> int:
 
 
 def _multiscale(n: int, d: int, options: Options) -> int:
-    """Clusters, rays, and the fit of the whole space with every arm's features."""
+    """Clusters, rays, and the fit of the whole space; before them a basis of the span of all arms.
+
+    The fit has a basis, every arm's coordinates and two triangular factors. Finding the coordinates takes three copies
+    of the arms, the first look at all arms three of the coordinates.
+    """
+    p = 0 if options["budget"] == 0 else min(n, d, MOST_DIMENSIONS)
     per_arm = (WAITING_RECORD.itemsize + RAY_RECORD.itemsize) // NUMBER
-    return _partition(n, d, options, _in_coordinates(n, d, options, N_ROWS) + per_arm * n + _space(n, d, options))
+    clusters = _in_coordinates(n, d, options, N_ROWS) + per_arm * n
+    space = p * d + n * p + 2 * (p + 2) * p
+    building = max(p * d + n * p + 3 * n * d, clusters + space + 3 * n * p)
+    return max(_basis(n, d), _partition(n, d, options, building))
 
 
-def _space(n: int, d: int, options: Options) -> int:
-    """Arms in the space of all, and two triangular factors; of fewer arms than dimensions by an SVD."""
-    if options["budget"] == 0 or min(n, d) > MOST_DIMENSIONS:
-        return 0
-    return n * d + 2 * (d + 2) * d if n > d else max(3 * n * n, n * n + n * d)
+def _basis(n: int, d: int) -> int:
+    """A block of arms in two forms and its triangular factor, then the singular vectors of that."""
+    rows = min(n, BASIS_BLOCK + d)
+    k = min(rows, d)
+    return max(2 * rows * d + k * d, 4 * k * d)
 
 
 _FORMULAS: dict[str, Callable[[int, int, Options], int]] = {

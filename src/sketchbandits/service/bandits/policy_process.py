@@ -31,7 +31,8 @@ async def build_elsewhere(children: Children, config: BanditConfig, features: Fl
     """The policy of a configuration on these arms; raises what building it here would raise."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "policy.npz"
-        head = {"config": config.to_json(), "shape": features.shape, "path": str(path)}
+        # Every option: what a record leaves out, the child would take for that of an earlier version.
+        head = {"config": config.filled().to_json(), "shape": features.shape, "path": str(path)}
         arms = np.ascontiguousarray(features, "<f8").data.cast("B")
 
         def read(stream: BinaryIO) -> Policy:
