@@ -72,19 +72,19 @@ def span(rows, tol=RANK_TOL):
 
 def first_fit(arms, sketch_size, tol=RANK_TOL):
     """Algorithm 2: each arm joins the first cluster whose rank with it stays <= l, else opens a new one."""
-    arms = np.array(arms, dtype=float)
-    labels, bases = [], []
-    for x in arms:
-        for label, basis in enumerate(bases):
-            with_x = extend(basis, x, tol)
-            if len(with_x) <= sketch_size:
-                bases[label] = with_x
-                break
-        else:
-            label = len(bases)
-            bases.append(span([x], tol))
-        labels.append(label)
-    return np.array(labels)
+    bases = []
+    return np.array([join(bases, x, sketch_size, tol) for x in np.array(arms, dtype=float)])
+
+
+def join(bases, x, sketch_size, tol=RANK_TOL):
+    """One arm's step of it: the number of the arm's cluster, whose basis then spans the arm too."""
+    for label, basis in enumerate(bases):
+        with_x = extend(basis, x, tol)
+        if len(with_x) <= sketch_size:
+            bases[label] = with_x
+            return label
+    bases.append(span([x], tol))
+    return len(bases) - 1
 
 
 def plain_first_fit(arms, sketch_size, tol=RANK_TOL):
@@ -293,11 +293,15 @@ class OFUL(Ridge):
 
     def __init__(self, arms, *, radius="closed", switching=None, cap=False, **common):
         super().__init__(arms, **common)
-        self.lam = effective_ridge(self.arms, self.R / self.S) if self.lam is None else self.lam
-        self.radius, self.switching = radius, switching
-        self.cap = self.S * self.norms if cap else np.full(self.N, np.inf)
+        if self.lam is None:
+            self.lam = effective_ridge(self.arms, max(self.R / self.S, 1e-3 * self.L))
+        self.radius, self.switching, self.capped = radius, switching, cap
         self.switched_at = self.logdet()
         self.choice = tied_argmax(self.bounds())
+
+    @property
+    def cap(self):
+        return self.S * self.norms if self.capped else np.full(self.N, np.inf)
 
     def logdet(self):
         """ln det(V / lam)."""
@@ -555,100 +559,116 @@ class NaiveMultiscale(Ridge):
         self.given_ridge, self.radius, self.draws = ridge, radius, explore == "randomised"
         self.key = np.random.default_rng(seed).integers(0, 2**64, size=2, dtype=np.uint64)
         self.D = 0 if budget == 0 else int(np.linalg.matrix_rank(self.arms, tol=1e-10 * self.norms.max()))
-        sketch_size = sketch_size or (max(1, min(16, self.D // 2)) if self.D else 16)
-        self.labels = first_fit(self.arms, sketch_size)
+        self.sketch_size = sketch_size or (max(1, min(16, self.D // 2)) if self.D else 16)
+        self.labels = first_fit(self.arms, self.sketch_size)
         self.K = self.labels.max() + 1
         self.members = [np.flatnonzero(self.labels == c) for c in range(self.K)]
         self.order = np.concatenate(self.members)
+        self.rooms = [of.size for of in self.members]  # what is looked at in each cluster
         self.rays = lines(self.arms)
         self.n_rays = self.rays.max() + 1
+        self.cluster_shares = np.full(self.K, 0.9 * 0.1 * self.delta / (self.K + 1))
+        self.ray_shares = np.full(self.n_rays, 0.9 * 0.5 * self.delta / (self.n_rays + 1))
+        self.space_share = 0.9 * 0.4 * self.delta
         self.unit = max(noise / theta_norm, 1e-3 * self.L) ** 2
-        self.effective = self.effective_rank() if self.D else self.d
-        self.rank = min(sketch_size, self.d, self.effective)
-        self.budget = float(max(2048, 3 * self.D**2 + self.N * self.D // 2) if budget == "auto" else budget)
-        self.least_news = min(0.5, max(1 / 16, 0.01 * self.D)) if self.draws else 1 / 16
-        self.counts, self.sums = np.zeros(self.N), np.zeros(self.N)
-        self.bank, self.most, self.spent = 0.0, 16 * self.budget + 8 * self.D**2, 0.0
+        self.effective = self.effective_rank(self.unit) if self.D else self.d
+        self.rank = min(self.sketch_size, self.d, self.effective)
+        self.given_budget = budget
+        self.set_budget()
+        self.active, self.counts, self.sums = np.ones(self.N, bool), np.zeros(self.N), np.zeros(self.N)
+        self.bank, self.spent = 0.0, 0.0
         self.news, self.history, self.frozen, self.rows_left = 0.0, [], 0, 0
         self.version, self.published = 0, 0  # how many fits were published, and how many rewards the last is from
-        self.space, self.stamps = np.full(self.N, np.inf), np.full(self.N, -1)
-        self.guess, self.width = np.zeros(self.N), np.zeros(self.N)
-        for arm in range(self.N):
-            self.ask(arm)
+        self.space, self.stamps = np.full(self.N, np.inf), np.full(self.N, -1)  # -1: the space does not hold the arm
+        self.guess, self.width = np.zeros(self.N), np.full(self.N, np.inf)
+        self.beta = 1.0
+        if self.D > 0:
+            self.show()
+            self.ask(np.arange(self.N))
         self.choice = self.best()
 
-    def effective_rank(self, rounds=10_000):
+    def effective_rank(self, unit, rounds=10_000):
         """r = sum of n e/(n e + r u), e the eigenvalues of X'X/N, u = (R/S)^2; at least 1, and 1 for zero arms."""
         moments = np.linalg.eigvalsh(self.arms.T @ self.arms / self.N).clip(0)
         low, high = 1.0, max(1.0, float(self.D))
         for _ in range(200):
             r = (low + high) / 2
-            more = np.sum(rounds * moments / (rounds * moments + r * self.unit)) > r
+            more = np.sum(rounds * moments / (rounds * moments + r * unit)) > r
             low, high = (r, high) if more else (low, r)
         return high
+
+    def set_budget(self):
+        """Operations of a round, how many may be saved up, and the news from which a fit is worth its work."""
+        auto = max(2048, 3 * self.D**2 + self.N * self.D // 2)
+        self.budget = float(auto if self.given_budget == "auto" else self.given_budget)
+        self.most = 16 * self.budget + 8 * self.D**2
+        self.least_news = min(0.5, max(1 / 16, 0.01 * self.D)) if self.draws else 1 / 16
 
     # ------------------------------------------------------------------------------------------------------- the scales
     def ridge_of(self, rank):
         return self.given_ridge or rank * self.unit
 
-    def fit(self, counts, sums, groups, rank, share):
-        """x.theta and beta ||x||_{V^-1} of every arm, one ridge fit for each group of arms, from its own data."""
+    def fit(self, counts, sums, groups, rank, share, among=slice(None)):
+        """x.theta and ||x||_{V^-1} of every arm, and beta: one ridge fit for each group of arms, from its own data."""
+        arms, counts, sums, groups = self.arms[among], counts[among], sums[among], groups[among]
         ridge, E = self.ridge_of(rank), groups.max() + 1
         own = groups == np.arange(E)[:, None]
-        V = ridge * np.eye(self.d) + self.arms.T @ ((own * counts)[:, :, None] * self.arms)
-        inverse, theta = np.linalg.inv(V), np.linalg.solve(V, ((own * sums) @ self.arms)[:, :, None])[:, :, 0]
+        V = ridge * np.eye(self.d) + arms.T @ ((own * counts)[:, :, None] * arms)
+        inverse, theta = np.linalg.inv(V), np.linalg.solve(V, ((own * sums) @ arms)[:, :, None])[:, :, 0]
         squares = self.R**2 * (np.linalg.slogdet(V / ridge)[1] + 2 * np.log(1 / share))
         if self.radius == "mixture":
             beta = np.sqrt(squares + ridge * self.S**2)
         else:
             beta = np.sqrt(squares) + np.sqrt(ridge) * self.S
-        means = (self.arms * theta[groups]).sum(axis=1)
-        widths2 = ((self.arms[:, None, :] @ inverse[groups])[:, 0, :] * self.arms).sum(axis=1)
-        return means, beta[groups] * np.sqrt(np.maximum(widths2, 0.0))
+        means = (arms * theta[groups]).sum(axis=1)
+        widths2 = ((arms[:, None, :] @ inverse[groups])[:, 0, :] * arms).sum(axis=1)
+        return means, np.sqrt(np.maximum(widths2, 0.0)), beta[groups]
+
+    def on_ray(self, own):
+        """The signed lengths of a ray's arms, its information, the sum of n s^2, and its ridge."""
+        first = own[np.argsort(self.labels[own], kind="stable")[0]]
+        lengths = self.arms[own] @ self.arms[first] / self.norms[first]
+        suited = 3.0 * self.norms[first] ** 2 if self.radius == "mixture" else self.unit
+        return lengths, self.counts[own] @ lengths**2, self.given_ridge or suited
+
+    def ray_interval(self, own, share):
+        """Means and half-widths of the arms of one ray."""
+        lengths, information, ridge = self.on_ray(own)
+        V, reward = ridge + information, lengths @ self.sums[own]
+        spread = self.R * np.sqrt(np.log(V / ridge) + 2 * np.log(1 / share))
+        if self.radius != "mixture":
+            return lengths * reward / V, np.abs(lengths) * (spread + np.sqrt(ridge) * self.S) / np.sqrt(V)
+        if information == 0:
+            return 0 * lengths, np.full(own.size, np.inf)
+        return lengths * reward / information, np.abs(lengths) * spread * np.sqrt(V) / information
 
     def direction(self):
-        """A zero arm has no ray (-1: any will do), mean 0 and width 0."""
-        share = 0.9 * 0.5 * self.delta / (self.n_rays + 1)
-        if self.radius != "mixture":
-            return self.fit(self.counts, self.sums, self.rays, 1, share)
-        means, widths = np.zeros(self.N), np.zeros(self.N)
+        """Means and half-widths; a zero arm has no ray, mean 0 and width 0."""
+        fit = np.zeros((2, self.N))
         for ray in range(self.n_rays):
             own = np.flatnonzero(self.rays == ray)
-            first = own[np.argsort(self.labels[own], kind="stable")[0]]
-            lengths = self.arms[own] @ self.arms[first] / self.norms[first]
-            n, y = self.counts[own], self.sums[own]
-            information, rho = n @ lengths**2, self.given_ridge or 3.0 * self.norms[first] ** 2
-            widths[own] = np.inf
-            if information > 0:
-                spread = (information + rho) * (np.log(1 + information / rho) + 2 * np.log(1 / share))
-                means[own] = lengths * (lengths @ y) / information
-                widths[own] = np.abs(lengths) * self.R * np.sqrt(spread) / information
-        return means, widths
+            fit[:, own] = self.ray_interval(own, self.ray_shares[ray])
+        return fit
 
     def cluster(self):
-        share = 0.9 * 0.1 * self.delta / (self.K + 1)
-        return self.fit(self.counts, self.sums, self.labels, self.rank, share)
+        means, widths, beta = self.fit(self.counts, self.sums, self.labels, self.rank, self.cluster_shares)
+        return means, beta * widths
 
-    def published_fit(self):
+    def show(self):
+        """Let the published fit be that of the first ``published`` rewards, for all arms there are."""
         counts, sums = np.zeros(self.N), np.zeros(self.N)
         for arm, reward in self.history[: self.published]:
             counts[arm] += 1
             sums[arm] += reward
-        return self.fit(counts, sums, np.zeros(self.N, int), self.effective, 0.9 * 0.4 * self.delta)
+        of_all = np.zeros(self.N, int)
+        self.shown_means, self.shown_widths, beta = self.fit(counts, sums, of_all, self.effective, self.space_share)
+        self.beta = beta[0]
 
-    def published_beta(self):
-        _, widths = self.published_fit()
-        counts = np.bincount([arm for arm, _ in self.history[: self.published]], minlength=self.N)
-        V = self.ridge_of(self.effective) * np.eye(self.d) + self.arms.T @ (counts[:, None] * self.arms)
-        return widths.max() / norms_under(self.arms, np.linalg.inv(V))[widths.argmax()]
-
-    def ask(self, arm):
-        if self.D == 0:
-            return
-        means, widths = self.published_fit()
-        self.guess[arm], self.width[arm] = means[arm], widths[arm] / self.published_beta()
-        self.space[arm] = min(self.space[arm], means[arm] + widths[arm])
-        self.stamps[arm] = self.version
+    def ask(self, arms):
+        """Give arms their estimates and widths in the published fit; the least bound so far is kept."""
+        self.guess[arms], self.width[arms] = self.shown_means[arms], self.shown_widths[arms]
+        self.space[arms] = np.minimum(self.space[arms], self.guess[arms] + self.beta * self.width[arms])
+        self.stamps[arms] = self.version
 
     def scales(self):
         direct, cluster = self.direction(), self.cluster()
@@ -662,23 +682,27 @@ class NaiveMultiscale(Ridge):
     def bounds(self):
         return np.min(list(self.scales().values()), axis=0)
 
+    def uncapped(self):
+        return np.min([bound for scale, bound in self.scales().items() if scale != "prior"], axis=0)
+
     def lower_bounds(self):
-        fits = [self.direction(), self.cluster()]
-        if self.D > 0:
-            fits.append((self.guess, self.published_beta() * self.width))
+        fits = [self.direction(), self.cluster(), (self.guess, self.beta * self.width)]
         return np.max([-self.S * self.norms, *(mean - width for mean, width in fits)], axis=0)
 
     # -------------------------------------------------------------------------------------------------------- the round
     def update(self, arm, reward):
-        if self.D > 0:
+        self.absorb(arm, reward)
+        self.choice = self.best()
+
+    def absorb(self, arm, reward):
+        if self.stamps[arm] >= 0:
             self.news += np.log(1 + self.width[arm] ** 2)
+            self.history.append((arm, reward))
         self.counts[arm] += 1
         self.sums[arm] += reward
-        self.history.append((arm, reward))
         self.bank = min(self.bank + self.budget, self.most)
         if self.D > 0:
             self.work_off()
-        self.choice = self.best()
 
     def pay(self, cost):
         self.bank -= cost
@@ -696,33 +720,35 @@ class NaiveMultiscale(Ridge):
             self.rows_left -= 1
             if self.rows_left == 0:
                 self.pay(1.5 * self.D**2)
-                self.version, self.published = self.version + 1, self.frozen
-                if self.draws:
-                    self.pay(0.5 * self.D**2 * self.N)
-                    for arm in range(self.N):
-                        self.ask(arm)
+                self.published = self.frozen
+                self.publish()
+
+    def publish(self):
+        self.version += 1
+        self.show()
+        if self.draws:
+            self.pay(0.5 * self.D**2 * sum(self.rooms))
+            self.ask(np.flatnonzero(self.stamps >= 0))
 
     def best(self):
-        if not self.draws:
-            return self.best_by_bound()
-        return self.drawn(np.ones(self.N, bool), [])
+        return self.drawn(self.active, []) if self.draws else self.best_by_bound()
 
     def best_by_bound(self):
         """The arm that leads, asked for its space bound as long as that is from an older fit and can be paid."""
         while True:
-            uncapped = np.min([self.scales()[name] for name in ("direction", "cluster", "space")], axis=0)
+            uncapped = np.where(self.active, self.uncapped(), -np.inf)
             arm = self.leader(np.minimum(uncapped, self.S * self.norms), uncapped)
-            cost = self.D**2 + len(self.members[self.labels[arm]]) + self.K
-            if self.D == 0 or self.stamps[arm] == self.version or self.bank < cost:
+            cost = self.D**2 + self.rooms[self.labels[arm]] + len(self.rooms)
+            if self.stamps[arm] in (-1, self.version) or self.bank < cost:
                 return arm
             self.pay(cost)
             self.ask(arm)
 
     def leader(self, capped, uncapped):
         """In each cluster, then among clusters: the largest bound, then the largest without cap, then the first."""
-        heads = [of[ordered_argmax(capped[of], uncapped[of])] for of in self.members]
-        c = ordered_argmax([capped[of].max() for of in self.members], uncapped[heads])
-        return int(heads[c])
+        leading = tied([capped[of].max() for of in self.members])
+        heads = [of[ordered_argmax(capped[of], uncapped[of])] for of in (self.members[c] for c in leading)]
+        return int(heads[tied_argmax(uncapped[heads])])
 
     def drawn(self, allowed, pending):
         """The best of some arms under a random radius, unless it may cost more than 20 times its own uncertainty.
@@ -730,20 +756,19 @@ class NaiveMultiscale(Ridge):
         If it has more pending decisions than rewards: the best under that radius of those that may be the best arm and
         have the fewest pending beyond their rewards.
         """
-        guess, width = self.guess, self.width
-        if self.D == 0:  # nothing knows all arms: their clusters' estimates
-            guess, width = self.cluster()
-        radius = 1.25 * self.R * abs(keyed_normal(self.key, len(self.history) + (len(pending) << 40)))
-        radius = min(radius, self.published_beta() if self.D else 1.0)
+        means, widths = self.cluster()  # an arm of which the space knows nothing has its cluster's
+        guess = np.where(self.stamps < 0, means, self.guess)
+        width = np.where(self.stamps < 0, widths / self.beta, self.width)
+        radius = 1.25 * self.R * abs(keyed_normal(self.key, int(self.counts.sum()) + (len(pending) << 40)))
         bounds = np.where(allowed, self.bounds(), -np.inf)
-        values = guess + radius * width
+        values = guess + min(radius, self.beta) * width
         capped = np.minimum(values, bounds)
         arm = int(self.order[ordered_argmax(capped[self.order], values[self.order])])
         lower = self.lower_bounds()
         if bounds.max() - lower[arm] > 20 * (bounds[arm] - lower[arm]):
-            if allowed.all() and not len(pending):
+            if not len(pending) and np.array_equal(allowed, self.active):
                 return self.best_by_bound()
-            uncapped = np.min([self.scales()[name] for name in ("direction", "cluster", "space")], axis=0)
+            uncapped = self.uncapped()
             arm = int(self.order[ordered_argmax(bounds[self.order], uncapped[self.order])])
         excess = np.bincount(pending, minlength=self.N) - self.counts
         if excess[arm] <= 0:

@@ -1,4 +1,4 @@
-"""Multi-scale CS-LB by explicit matrices, as `naive.NaiveMultiscale`, with arms that come and go and pulls pending."""
+"""Multi-scale CS-LB by explicit matrices: `naive.NaiveMultiscale` with arms that come and go and pulls pending."""
 
 import sys
 from pathlib import Path
@@ -9,252 +9,211 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 import naive
 
-SKETCH_SIZE = 5  # of bandits that version 0.1.0 created without one
 SPARE = 8  # CS-LB makes one more empty cluster for so many
+MORE_ARMS = 1.1  # the space's ridge is looked at again when there are so many times as many arms
 
 
-class Multiscale:
-    """The policy; its budget counts free slots too: a full cluster's slots double, and empty ones are made ahead."""
+class Multiscale(naive.NaiveMultiscale):
+    """The policy; fits are kept until they change, and what a look costs counts slots without an arm too."""
 
     grows, frees, cheap, slow = True, False, False, True  # see `twins.Fixed`
+    kept = None  # means and half-widths of all arms on their rays, then in their clusters
 
-    def __init__(
-        self, arms, *, sketch_size=SKETCH_SIZE, ridge=None, radius="mixture", budget=2048, noise=1.0, theta_norm=1.0,
-        arm_norm=None, delta=0.01,
-    ):  # fmt: skip
-        first = naive.NaiveMultiscale(
-            arms, sketch_size=sketch_size, ridge=ridge, radius=radius, budget=budget, noise=noise,
-            theta_norm=theta_norm, arm_norm=arm_norm, delta=delta,
-        )  # fmt: skip
-        self.policy, self.sketch_size, self.radius, self.budget = first, sketch_size, radius, float(budget)
-        self.R, self.S, self.delta, self.D, self.rank = first.R, first.S, delta, first.D, first.rank
-        self.most = first.most
-        self.arms, self.norms = first.arms, first.norms
-        n, self.d = self.arms.shape
-        self.active, self.inside = np.ones(n, bool), np.full(n, self.D > 0)
-        self.counts, self.sums = np.zeros(n), np.zeros(n)
-        self.space, self.space_width = np.full(n, np.inf), np.zeros(n)
-        self.stamps = np.zeros(n, int)
-        self.queued, self.frozen = np.zeros((2, n)), np.zeros((2, n))  # counts and sums: all so far, and when frozen
-        self.published = None  # theta, V and radius
-        self.bank = self.news = 0.0
-        self.version, self.rows_left, self.changed = 0, 0, set()
-        self.first_clusters, self.first_rays = first.K, first.n_rays
-        self.rooms = np.bincount(first.labels).tolist()
-        self._group()
-        self._find()
+    def __init__(self, arms, *, horizon=None, **options):
+        """``horizon`` only warns."""
+        super().__init__(arms, **options)
+        self.bases = [naive.span(self.arms[of]) for of in self.members]
+        self.basis = np.linalg.svd(self.arms, full_matrices=False)[2][: self.D]
+        self.first_rays, self.first_clusters = self.n_rays, self.K
+        self.ridges, self.arms_seen = 1, self.N
 
-    # Where arms belong.
+    # Fits.
 
-    def _group(self):
-        self.labels, self.rays = naive.first_fit(self.arms, self.sketch_size), naive.lines(self.arms)
-        self.members = [np.flatnonzero(self.labels == c) for c in range(self.labels.max() + 1)]
-        heads = [int(np.flatnonzero(self.rays == g)[0]) for g in range(self.rays.max() + 1)]
-        units = self.arms[heads] / self.norms[heads, None] if heads else np.zeros((1, self.d))
-        self.lengths = np.where(self.rays < 0, 0.0, (self.arms * units[self.rays]).sum(axis=1))
-        self.ray_shares = _shares(0.9 * 0.9 * self.delta, self.first_rays, max(len(heads), 1))
-        self.cluster_shares = _shares(0.9 * 0.09 * self.delta, self.first_clusters, len(self.members))
-        self.cluster, self.fits = np.zeros(len(self.arms)), [None] * len(self.members)
-        for c in range(len(self.members)):
-            self._fit_cluster(c)
+    def direction(self):
+        return self.fits()[0]
 
-    def add(self, arms):
-        more = len(arms)
-        for x in arms:
-            self.arms = np.vstack([self.arms, x])
-            self._make_room(naive.first_fit(self.arms, self.sketch_size))
-        self.norms = np.linalg.norm(self.arms, axis=1)
-        self.active = np.append(self.active, np.ones(more, bool))
-        self.inside = np.append(self.inside, np.full(more, self.d == self.D))
-        self.counts, self.sums = np.append(self.counts, np.zeros(more)), np.append(self.sums, np.zeros(more))
-        self.space, self.stamps = np.append(self.space, np.full(more, np.inf)), np.append(self.stamps, [0] * more)
-        self.space_width = np.append(self.space_width, np.zeros(more))
-        self.queued, self.frozen = (np.hstack([old, np.zeros((2, more))]) for old in (self.queued, self.frozen))
-        self._group()
-        self._find()
+    def cluster(self):
+        return self.fits()[1]
 
-    def _make_room(self, labels):
-        """For the last arm."""
-        c = int(labels[-1])
-        if c == len(self.rooms):
-            self.rooms += [self.rank] * max(1, c // SPARE)
-        elif np.count_nonzero(labels == c) > self.rooms[c]:
-            self.rooms[c] *= 2
+    def fits(self):
+        if self.kept is None:
+            self.kept = np.zeros((2, 2, self.N))
+            for ray in range(self.n_rays):
+                self._fit_ray(ray)
+            for c in range(len(self.members)):
+                self._fit_cluster(c)
+        return self.kept
 
-    def remove(self, arms):
-        self.active[arms] = False
-        self._find()
-
-    # Bounds.
-
-    def _beta(self, information, share, ridge):
-        squares = self.R**2 * (information + 2 * np.log(1 / share))
-        if self.radius == "mixture":
-            return np.sqrt(squares + ridge * self.S**2)
-        return np.sqrt(squares) + np.sqrt(ridge) * self.S
-
-    def _fit(self, rows, counts, sums, rank, share):
-        """theta, V and radius of a ridge fit."""
-        ridge = self.policy.ridge_of(rank)
-        V = ridge * np.eye(self.d) + rows.T @ (counts[:, None] * rows)
-        return np.linalg.solve(V, rows.T @ sums), V, self._beta(naive.logdet(V / ridge), share, ridge)
+    def _fit_ray(self, ray):
+        own = np.flatnonzero(self.rays == ray)
+        self.kept[0][:, own] = self.ray_interval(own, self.ray_shares[ray])
 
     def _fit_cluster(self, c):
-        of = self.members[c]
-        fit = self._fit(self.arms[of], self.counts[of], self.sums[of], self.rank, self.cluster_shares[c])
-        theta, V, beta = self.fits[c] = fit
-        self.cluster[of] = self.arms[of] @ theta + beta * naive.norms_under(self.arms[of], np.linalg.inv(V))
+        means, widths, beta = self.fit_of(c, self.counts)
+        self.kept[1][:, self.members[c]] = means, beta * widths
 
-    def _rays(self):
-        """Means, widths and V of every arm's ray, which is one number: V = ridge + sum n s^2, b = sum s y."""
-        ridge, own, count, s = self.policy.ridge_of(1), self.rays >= 0, self.ray_shares.size, self.lengths
-        information, b = (
-            np.bincount(self.rays[own], value[own], count) for value in (self.counts * s**2, self.sums * s)
-        )
-        V = ridge + information
-        beta = self._beta(np.log(V / ridge), self.ray_shares, ridge)
-        return s * (b / V)[self.rays], np.abs(s) * (beta / np.sqrt(V))[self.rays], V[self.rays]
-
-    def _direction(self):
-        mean, width, _ = self._rays()
-        return mean + width
-
-    def _uncapped(self):
-        return np.minimum(np.minimum(self._direction(), self.cluster), self.space)
-
-    def bounds(self):
-        return np.minimum(self._uncapped(), self.S * self.norms)
+    def fit_of(self, c, counts):
+        """A cluster's fit, with the number of its arms' rewards."""
+        as_one = np.zeros(self.N, int)
+        return self.fit(counts, self.sums, as_one, self.rank, self.cluster_shares[c], self.members[c])
 
     # The round.
 
+    def absorb(self, arm, reward):
+        super().absorb(arm, reward)
+        self._fit_cluster(self.labels[arm])
+        if self.rays[arm] >= 0:
+            self._fit_ray(self.rays[arm])
+
     def record(self, arm, reward):
-        c = self.labels[arm]
-        x = self.arms[arm]
-        self.news += x @ np.linalg.solve(self.fits[c][1], x)
-        self.counts[arm] += 1
-        self.sums[arm] += reward
-        self._fit_cluster(c)
-        if self.inside[arm]:
-            self.queued[:, arm] += 1, reward
-            self.changed.add(arm)
-        self.bank = min(self.bank + self.budget, self.most)
-        if self.D > 0:
-            self._work_off()
-        self._find()
-
-    def _work_off(self):
-        while self.bank >= 3 * self.D**2:
-            if self.rows_left == 0:
-                if not self.changed or self.news < 1 / 16:
-                    return
-                self.frozen, self.news = self.queued.copy(), 0.0
-                self.rows_left, self.changed = len(self.changed), set()
-            self.bank -= 3 * self.D**2
-            self.rows_left -= 1
-            if self.rows_left == 0:
-                self.bank -= 1.5 * self.D**2
-                self.version += 1
-                self.published = self._fit(self.arms, *self.frozen, self.D, 0.01 * self.delta)
-
-    def _find(self):
-        """The arm that leads, asked for its space bound as long as that is from an older fit and can be paid."""
-        direction = self._direction()
-        while True:
-            uncapped = np.minimum(np.minimum(direction, self.cluster), self.space)
-            uncapped = np.where(self.active, uncapped, -np.inf)
-            arm = self._leader(np.minimum(uncapped, self.S * self.norms), uncapped)
-            cost = self.D**2 + self.rooms[self.labels[arm]] + len(self.rooms)
-            if self.D == 0 or not self.inside[arm] or self.stamps[arm] == self.version or self.bank < cost:
-                self.choice = arm
-                return
-            self.bank -= cost
-            theta, V, beta = self.published
-            x = self.arms[arm]
-            self.space_width[arm] = beta * np.sqrt(x @ np.linalg.solve(V, x))
-            self.space[arm], self.stamps[arm] = x @ theta + self.space_width[arm], self.version
-
-    def _leader(self, capped, uncapped):
-        clusters = [of[self.active[of]] for of in self.members if self.active[of].any()]
-        heads = [of[naive.ordered_argmax(capped[of], uncapped[of])] for of in clusters]
-        return int(heads[naive.ordered_argmax([capped[of].max() for of in clusters], uncapped[heads])])
+        self.update(arm, reward)
 
     def chooses(self, pending, allowed, C=1.0):
-        """The choice with pulls outstanding; see `Pending`."""
+        """The choice with pulls outstanding."""
         if not len(pending) and allowed[self.choice]:
             return self.choice
+        if self.draws:
+            return self.drawn(allowed, pending)
         return Pending(self, (1.0 + C) * (1.0 + naive.TIE)).choose(pending, allowed)
+
+    # Arms that come and go.
+
+    def remove(self, arms):
+        self.active[arms] = False
+        self.choice = self.best()
+
+    def add(self, arms):
+        if self.given_budget != 0:
+            for x in arms:
+                self.basis = naive.extend(self.basis, x)
+            self.D = len(self.basis)
+        for x in arms:
+            self._join(x)
+        self._number()
+        if self.D > 0:
+            self.show()
+            self.ask(np.arange(self.N - len(arms), self.N))
+        self.choice = self.best()
+        self.set_budget()
+        self._follow_rank()
+
+    def _join(self, x):
+        """Append an arm of which nothing is known, and make room for it."""
+        c = naive.join(self.bases, x, self.sketch_size)
+        if c == len(self.members):
+            self.members.append(np.zeros(0, int))
+        if c == len(self.rooms):
+            self.rooms += [min(self.sketch_size, self.d)] * max(1, c // SPARE)
+        elif self.members[c].size == self.rooms[c]:
+            self.rooms[c] *= 2
+        self.members[c] = np.append(self.members[c], self.N)
+        self.arms, self.N = np.vstack([self.arms, x]), self.N + 1
+        of_new = {"labels": c, "active": True, "counts": 0, "sums": 0, "space": np.inf, "stamps": -1}
+        for name, value in (of_new | {"guess": 0, "width": np.inf}).items():
+            setattr(self, name, np.append(getattr(self, name), value))
+
+    def _number(self):
+        """What follows from all arms and their clusters."""
+        self.kept, self.order = None, np.concatenate(self.members)
+        self.norms = np.linalg.norm(self.arms, axis=1)
+        self.L = max(self.L, self.norms.max())
+        self.rays = naive.lines(self.arms)
+        self.n_rays = self.rays.max() + 1
+        self.ray_shares = _shares(0.9 * 0.5 * self.delta, self.first_rays, self.n_rays)
+        self.cluster_shares = _shares(0.9 * 0.1 * self.delta, self.first_clusters, len(self.members))
+
+    def _follow_rank(self):
+        """The ridge doubles where the effective rank has; each ridge has its own share of delta."""
+        if self.given_ridge or self.D == 0 or self.N < MORE_ARMS * self.arms_seen:
+            return
+        self.arms_seen, unit = self.N, max(self.R / self.S, 1e-3 * self.L) ** 2
+        doublings = np.floor(np.log2(self.effective_rank(unit) * unit / self.ridge_of(self.effective)) + 1e-9)
+        if doublings < 1:
+            return
+        self.effective *= 2**doublings
+        self.ridges += int(doublings)
+        self.space_share = 0.4 * self.delta * 0.1 / (self.ridges * (self.ridges - 1))
+        self.version += 1
+        self.show()
+        self.ask(np.flatnonzero(self.stamps >= 0))
+        self.choice = self.best()
 
 
 class Pending:
     """Each pull outstanding returned its mean: its cluster's V and its ray's grow by it, by a factor ``limit`` at most.
 
     All radii are multiplied by the root of the largest growth; widths on the scales of direction and space are divided
-    by the root of the ray's.
+    by the root of the ray's. Whoever leads with a width of an older fit of the space is looked at in the published one.
     """
 
     def __init__(self, twin, limit):
-        self.twin, self.limit = twin, limit
-        self.ray_mean, self.ray_width, ray_V = twin._rays()
-        self.gain = np.where(twin.rays >= 0, twin.lengths**2 / ray_V, 0.0)
-        self.V = [fit[1] for fit in twin.fits]
-        self.ratio, self.full = np.ones(len(self.V)), np.zeros(len(self.V), bool)
-        self.ray_ratio, self.pulls = np.ones(twin.ray_shares.size + 1), np.zeros(len(twin.arms), int)  # last: no ray
+        self.twin, self.limit, self.counts, self.pulls = twin, limit, twin.counts.copy(), np.zeros(twin.N, int)
+        self.ratio, self.full = np.ones(len(twin.members)), np.zeros(len(twin.members), bool)
+        self.ray_ratio = np.ones(twin.n_rays + 1)  # the last: of zero arms, which have no ray
+        self.ray, self.cluster = twin.direction(), twin.cluster().copy()
+        known = (twin.stamps >= 0) & (twin.stamps == twin.version)
+        self.space = np.array([twin.guess, np.where(known, twin.beta * twin.width, np.inf)])
+        self.stale = (twin.stamps >= 0) & ~known
+        prior = twin.S * twin.norms
+        in_cluster = np.minimum(self.cluster[0] - self.cluster[1], prior)
+        self.lower = np.max([in_cluster, self.ray[0] - self.ray[1], self.space[0] - self.space[1]], axis=0)
 
-    def growth(self, arm):
-        """Of the cluster's determinant, by one more pull."""
-        x = self.twin.arms[arm]
-        return 1.0 + x @ np.linalg.solve(self.V[self.twin.labels[arm]], x)
+    def growths(self, arm):
+        """Of the determinants of the cluster's V, as a factor, and of the ray's, as a summand, by one more pull."""
+        twin, c, ray = self.twin, self.twin.labels[arm], self.twin.rays[arm]
+        _, widths, _ = twin.fit_of(c, self.counts)
+        gain, own = 0.0, np.flatnonzero(twin.rays == ray)
+        if ray >= 0:
+            lengths, information, ridge = twin.on_ray(own)
+            gain = lengths[own == arm].item() ** 2 / (ridge + information)
+        return 1.0 + widths[twin.members[c] == arm].item() ** 2, gain
 
     def fits(self, arm):
-        c = self.twin.labels[arm]
-        if self.full[c] or self.ray_ratio[self.twin.rays[arm]] + self.gain[arm] > self.limit:
+        (factor, gain), c = self.growths(arm), self.twin.labels[arm]
+        if self.full[c] or self.ray_ratio[self.twin.rays[arm]] + gain > self.limit:
             return False
-        return self.ratio[c] * self.growth(arm) <= self.limit
+        return self.ratio[c] * factor <= self.limit
 
     def pull(self, arm):
-        c = self.twin.labels[arm]
+        (factor, gain), c = self.growths(arm), self.twin.labels[arm]
         self.pulls[arm] += 1
-        if not self.full[c] and self.fits(arm):
-            self.ratio[c] *= self.growth(arm)
-            self.V[c] = self.V[c] + np.outer(self.twin.arms[arm], self.twin.arms[arm])
-            self.ray_ratio[self.twin.rays[arm]] += self.gain[arm]
-        else:
+        if self.full[c] or not self.fits(arm):
             self.full[c] = True
+            return
+        before = self.twin.fit_of(c, self.counts)[1]
+        self.ratio[c] *= factor
+        self.ray_ratio[self.twin.rays[arm]] += gain
+        self.counts[arm] += 1
+        after = self.twin.fit_of(c, self.counts)[1]
+        self.cluster[1, self.twin.members[c]] *= np.divide(after, before, out=np.ones(after.size), where=before > 0)
 
     def bounds(self):
-        """Inflated bounds without cap, and observed lower bounds."""
-        twin = self.twin
-        factor = np.sqrt(max(self.ratio.max(), self.ray_ratio.max()))
-        upper, lower = np.zeros(len(twin.arms)), np.zeros(len(twin.arms))
-        for of, (theta, observed, beta), imagined in zip(twin.members, twin.fits, self.V, strict=True):
-            rows = twin.arms[of]
-            upper[of] = rows @ theta + factor * beta * naive.norms_under(rows, np.linalg.inv(imagined))
-            lower[of] = rows @ theta - beta * naive.norms_under(rows, np.linalg.inv(observed))
-        f = factor / np.sqrt(self.ray_ratio[twin.rays])
-        space_mean = twin.space - twin.space_width
-        upper = np.min([upper, self.ray_mean + f * self.ray_width, space_mean + f * twin.space_width], axis=0)
-        below = np.where(np.isinf(space_mean), -np.inf, space_mean - twin.space_width)
-        lower = np.minimum(lower, twin.S * twin.norms)
-        return upper, np.max([lower, self.ray_mean - self.ray_width, below], axis=0)
+        """Inflated, with the prior's cap and without."""
+        twin, factor = self.twin, np.sqrt(max(self.ratio.max(), self.ray_ratio.max()))
+        on_ray = factor / np.sqrt(self.ray_ratio[twin.rays])
+        scales = [(self.cluster, factor), (self.ray, on_ray), (self.space, on_ray)]
+        upper = np.min([twin.space, *(fit[0] + f * fit[1] for fit, f in scales)], axis=0)
+        return np.minimum(upper, twin.S * twin.norms), upper
+
+    def first(self, among):
+        capped, upper = self.bounds()
+        return int(among[naive.ordered_argmax(capped[among], upper[among])])
 
     def choose(self, pending, allowed):
         for arm in pending:
             self.pull(arm)
-        upper, lower = self.bounds()
-        capped = np.minimum(upper, self.twin.S * self.twin.norms)
-        order = np.concatenate(self.twin.members)
-        among = order[allowed[order]]
-
-        def first(among):
-            return int(among[naive.ordered_argmax(capped[among], upper[among])])
-
-        if self.fits(best := first(among)):
+        twin, among = self.twin, self.twin.order[allowed[self.twin.order]]
+        while self.stale[best := self.first(among)]:
+            self.stale[best] = False
+            self.space[:, best] = twin.shown_means[best], twin.beta * twin.shown_widths[best]
+        if self.fits(best):
             return best
-        least = lower[among].max()
+        capped, _ = self.bounds()
+        least = self.lower[among].max()
         plausible = among[capped[among] >= least - naive.TIE * abs(least)]
         plausible = plausible if plausible.size else among
         pulls = self.pulls[plausible]
-        return first(plausible[pulls == pulls.min()])
+        return self.first(plausible[pulls == pulls.min()])
 
 
 def _shares(part, first, total):

@@ -23,8 +23,10 @@ def test_every_default_is_recorded_and_builds_the_same_policy(name):
 
 def test_a_new_multiscale_bandit_has_the_default_of_its_class():
     assert BanditConfig().build(ARMS).settings == POLICIES["multiscale"].policy(ARMS, seed=0).settings
-    assert BanditConfig().filled().options["sketch_size"] == 16
-    assert BanditConfig(options={"sketch_size": None}).filled().options["sketch_size"] == 16
+    config, policy = BanditConfig(options={"sketch_size": None}), BanditConfig().build(ARMS)
+    options = config.recorded(policy).options
+    assert (options["sketch_size"], options["explore"], options["budget"]) == (len(ARMS[0]) // 2, "randomised", "auto")
+    assert config.options_for(*ARMS.shape) == options
     assert BanditConfig(policy="soful").filled().options["sketch_size"] == SKETCH_SIZE
 
 
@@ -55,10 +57,22 @@ def test_a_service_accepts_its_own_bandit_again_whichever_version_recorded_it():
     new = given.recorded(given.build(ARMS))
     old = BanditConfig.from_json({**given.to_json(), "pending": 1_000})
     for recorded in (new, old):
-        assert given.allows(recorded)
-        assert not BanditConfig().allows(recorded)
-        assert not BanditConfig(options={"noise": 0.5}, pending=3).allows(recorded)
-    assert BanditConfig(options={"noise": 0.5}, pending=1_000).allows(old)
+        assert not given.differences(recorded)
+        assert BanditConfig().differences(recorded) == ["noise = 0.5, got 1.0"]
+        other = BanditConfig(options={"noise": 0.5, "explore": None, "sketch_size": 7}, pending=3)
+        size, pending = recorded.options["sketch_size"], recorded.pending
+        assert other.differences(recorded) == [f"pending = {pending}, got 3", f"sketch_size = {size}, got 7"]
+    assert not BanditConfig(options={"noise": 0.5}, pending=1_000).differences(old)
+    assert BanditConfig("ucb1").differences(new) == ["policy = 'multiscale', got 'ucb1'"]
+
+
+@pytest.mark.parametrize("options", [{"explore": "optimism"}, {"budget": 2048}, {"explore": "randomised", "budget": 9}])
+def test_options_that_are_given_are_not_those_of_an_earlier_version(options):
+    old = BanditConfig.from_json({**BanditConfig().to_json(), "pending": 0})
+    assert old.options == {"sketch_size": 5, "explore": "optimism", "budget": 2048}
+    assert bool(BanditConfig(options=options).differences(old)) == (not options.items() <= old.options.items())
+    new = BanditConfig().recorded(BanditConfig().build(ARMS))
+    assert BanditConfig(options=options).differences(new)
 
 
 def test_the_log_of_a_new_bandit_holds_every_option(tmp_path):
@@ -73,4 +87,5 @@ def test_the_log_of_a_new_bandit_holds_every_option(tmp_path):
     first, second = (parsed(record.body)["config"] for record in log.read())
     log.close()
     assert first["options"] == {"noise": 1.0, "exploration": 2.0} and first["pending"] == PENDING
-    assert second["options"]["sketch_size"] == 16 and second["options"]["budget"] == 2048 and second["pending"] == 0
+    options = {"sketch_size": len(ARMS[0]) // 2, "explore": "randomised", "budget": "auto"}
+    assert options.items() <= second["options"].items() and second["pending"] == 0

@@ -1,6 +1,7 @@
 """The service as a process: it is killed, stopped, refused and asked by hand."""
 
 import contextlib
+import http.client
 import json
 import shutil
 import signal
@@ -64,7 +65,7 @@ def hammer(address, acknowledged, stop):
                 acknowledged.append((decision["decision_id"], decision["arm"], None))
                 ask(address, "/v1/rewards", {"decision_id": decision["decision_id"], "reward": 0.25})
                 acknowledged.append((decision["decision_id"], decision["arm"], 0.25))
-        except (OSError, ValueError):
+        except (OSError, ValueError, http.client.HTTPException):
             return
 
 

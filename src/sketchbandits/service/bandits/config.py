@@ -146,6 +146,11 @@ class BanditConfig:
         """What `from_json` takes back."""
         return asdict(self)
 
+    @staticmethod
+    def chose_otherwise(value: dict[str, Any]) -> bool:
+        """Whether it was recorded by a version whose policy of that name made other choices of the same rewards."""
+        return value["policy"] == "multiscale" and "explore" not in value["options"]
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "BanditConfig":
         """A configuration that a log or a snapshot holds."""

@@ -58,7 +58,13 @@ def frozen_bandit(bandit: Bandit, seq: int) -> FrozenBandit:
 
 
 def from_json(name: str, value: dict[str, Any], path: Path) -> Bandit:
-    """What `frozen_bandit` made, with the policy that was saved at ``path``."""
+    """What `frozen_bandit` made, with the policy that was saved at ``path``.
+
+    A policy that an earlier version built from the same rewards by other rules is refused: the log alone decides, so
+    that the bandit is the same whether or not there is a snapshot.
+    """
+    if BanditConfig.chose_otherwise(value["config"]):
+        raise ValueError(f"bandit {name!r} is of an earlier version, whose multi-scale CS-LB chose otherwise")
     if "totals" in value and isinstance(value["totals"], list):
         value = _from_format_1(value, path)
     config = BanditConfig.from_json(value["config"])
