@@ -124,7 +124,7 @@ class Multiscale(naive.NaiveMultiscale):
 
     def _follow_rank(self):
         """The ridge doubles where the effective rank has; each ridge has its own share of delta."""
-        if self.given_ridge or self.D == 0 or self.N < MORE_ARMS * self.arms_seen:
+        if self.given_ridge or self.D == 0 or MORE_ARMS * self.arms_seen > self.N:
             return
         self.arms_seen, unit = self.N, max(self.R / self.S, 1e-3 * self.L) ** 2
         doublings = np.floor(np.log2(self.effective_rank(unit) * unit / self.ridge_of(self.effective)) + 1e-9)

@@ -6,7 +6,7 @@ pending decisions, by default 1.
 """
 
 import numpy as np
-from twin_multiscale import SKETCH_SIZE, Multiscale, naive
+from twin_multiscale import Multiscale, naive
 
 
 class Fixed:
@@ -63,12 +63,13 @@ class Clustered(Fixed):
         return naive.pending_select(self.policy, np.array(pending, int), allowed, C)
 
 
+UNRECORDED = 5  # the sketch size that version 0.1.0 used where it recorded none
 _SHARED = {"ridge", "noise", "theta_norm", "arm_norm", "delta"}
 _SKETCHED = _SHARED | {"sketch_size", "shrink", "radius"}
 KINDS = {  # policy: twin, slow policy, the options that it knows, under which names
-    "multiscale": (None, Multiscale, _SHARED | {"sketch_size", "radius", "budget"}),
+    "multiscale": (None, Multiscale, _SHARED | {"sketch_size", "radius", "budget", "explore", "horizon", "seed"}),
     "cslb": (Clustered, naive.CSLB, _SHARED | {"sketch_size", "radius"}),
-    "oful": (Growing, naive.OFUL, _SHARED | {"radius", "switching"}),
+    "oful": (Growing, naive.OFUL, _SHARED | {"radius", "switching", "cap"}),
     "linucb": (Growing, naive.LinUCB, {"ridge", "alpha"}),
     "ucb1": (Growing, naive.UCB1, {"noise", "exploration"}),
     "lints": (Fixed, naive.LinTS, _SHARED | {"radius", "horizon"}),
@@ -81,14 +82,22 @@ NEUTRAL = {"tolerance": 0.0, "engine": "coordinates", "scan": "auto", "explorati
 def twin_of(config, arms):
     """The twin of a bandit as the log describes it, None where there is none for its policy and options."""
     options = {name: _value(value) for name, value in config["options"].items()}
-    options = {name: value for name, value in options.items() if value is not None and NEUTRAL.get(name) != value}
+    options = {
+        name: value
+        for name, value in options.items()
+        if (value is not None or name == "ridge") and NEUTRAL.get(name) != value
+    }
     wrapper, policy, known = KINDS.get(config["policy"], (None, None, set()))
     if policy is None or set(options) - known:
         return None
-    if "sketch_size" in known:  # version 0.1.0 did not record it
-        options.setdefault("sketch_size", SKETCH_SIZE)
+    if policy is Multiscale and "explore" not in options:
+        return None  # decisions of an earlier version, whose algorithm was another
+    if "sketch_size" in known:
+        options.setdefault("sketch_size", UNRECORDED)
     if "exploration" in options:
         options["c"] = options.pop("exploration")
+    if "seed" in known:
+        options["seed"] = config["seed"]
     slow = policy(arms, **options)
     return slow if wrapper is None else wrapper(slow)
 

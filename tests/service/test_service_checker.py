@@ -301,10 +301,13 @@ def test_a_snapshot_that_is_not_of_the_log_is_found(written, tmp_path):
         checker.check(tmp_path / "state")
 
 
-@pytest.mark.parametrize("options", [{}, {"sketch_size": 2, "budget": 60, "radius": "logdet"}, {"noise": 0.3}])
+@pytest.mark.parametrize(
+    "options", [{}, {"sketch_size": 2, "budget": 60, "radius": "logdet", "explore": "optimism"}, {"noise": 0.3}]
+)
 def test_the_twin_of_multiscale_is_the_naive_one(options):
-    config = {"policy": "multiscale", "options": options}
-    twin, plain = twins.twin_of(config, ARMS), naive.NaiveMultiscale(ARMS, **{"sketch_size": 5, **options})
+    given = BanditConfig(options=options, seed=3)
+    config = given.recorded(given.build(ARMS)).to_json()
+    twin, plain = twins.twin_of(config, ARMS), naive.NaiveMultiscale(ARMS, seed=3, **options)
     rng = np.random.default_rng(2)
     for _ in range(60):
         assert twin.choice == plain.select()
@@ -322,3 +325,5 @@ def test_a_log_of_version_0_1_0_is_consistent(tmp_path):
     (file,) = tmp_path.rglob("events.db")
     found = checker.check(file)
     assert found.snapshots > 0 and sum(account.decisions for account in found.accounts.values()) > 0
+    compared = {name for name, account in found.accounts.items() if account.choices_compared}
+    assert {"oful", "linucb"} <= compared and "multiscale" not in compared  # that chose by another algorithm then
