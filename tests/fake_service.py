@@ -35,6 +35,7 @@ def bandit(name: str = "default", **changed: Any) -> dict[str, Any]:
         "mean_reward": 0.31416,
         "reward_range": [0.0, 1.0],
         "memory_bytes": 1_234_000,
+        "assumptions": {"noise": 0.5, "noise_seen": 0.48, "theta_norm": 1.0, "violated": []},
         "created": NOW - 86_400,
     }
     return entry | changed

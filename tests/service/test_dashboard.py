@@ -126,7 +126,7 @@ def test_shows_the_numbers(open_dashboard: OpenDashboard) -> None:
     ):
         assert words in " ".join(facts)
     assert not re.search("Damaged|Cut back|Cannot be written", " ".join(facts))
-    expect(tab.page.locator(".warning")).to_have_count(3)
+    expect(tab.page.locator(".warning")).to_have_count(4)
     for warning in tab.page.locator(".warning").all():
         expect(warning).to_be_hidden()
     text(tab, "#status", "Live")
@@ -217,6 +217,29 @@ def test_says_what_is_wrong_with_the_log(open_dashboard: OpenDashboard, service:
     tick(tab)
     for warning in ("#refusing", "#damaged", "#cut"):
         expect(tab.page.locator(warning)).to_be_hidden()
+
+
+def test_says_which_parameter_looks_too_small(open_dashboard: OpenDashboard, service: FakeService) -> None:
+    tab = open_dashboard()
+    warning = tab.page.locator("#assumptions")
+    expect(warning).to_be_hidden()
+    noise = {"parameter": "noise", "given": 0.1, "seen": 0.412, "suggestion": 0.5}
+    norm = {"parameter": "theta_norm", "given": 1.0, "seen": 2.5, "suggestion": 3.0}
+    service.bandits = [
+        bandit(assumptions={"noise": 0.1, "noise_seen": 0.4, "theta_norm": 1.0, "violated": [noise, norm]})
+    ]
+    tick(tab)
+    expect(warning).to_be_visible()
+    for words in (
+        "noise = 0.1 looks too small: rewards of one arm scatter by 0.412",
+        "noise = 0.5 would fit",
+        "theta_norm = 1 looks too small: the rewards imply a norm of at least 2.5",
+        "theta_norm = 3 would fit",
+    ):
+        expect(warning).to_contain_text(words)
+    service.bandits = [bandit()]
+    tick(tab)
+    expect(warning).to_be_hidden()
 
 
 def test_a_key_above_its_limit_waits(open_dashboard: OpenDashboard, service: FakeService) -> None:

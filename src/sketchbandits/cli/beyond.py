@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from sketchbandits.cli.experiment import played
-from sketchbandits.cli.flags import JOBS, SEED, bad_values_refused, flag, whole
+from sketchbandits.cli.flags import JOBS, bad_values_refused, flag, whole
 from sketchbandits.cli.tables import beyond_table
 from sketchbandits.lab import outputs
 from sketchbandits.lab.paper.beyond.figures import frontier_figure, ratio_figure
@@ -19,7 +19,7 @@ def command(
     runs: Annotated[str, flag("N", "Runs, each with new arms, parameter and noise.", DEFAULTS.runs)] = str(
         DEFAULTS.runs
     ),
-    seed: Annotated[str, SEED] = str(DEFAULTS.seed),
+    seed: Annotated[str, flag("N", "Draws the sets and seeds the runs.", DEFAULTS.seed)] = str(DEFAULTS.seed),
     sets: Annotated[str | None, flag("N", "Only the first N sets of every family.", "all")] = None,
     jobs: Annotated[str | None, JOBS] = None,
     out: Annotated[str, flag("DIR", "The folder for all results.", "results/beyond")] = "results/beyond",
