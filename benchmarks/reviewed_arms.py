@@ -77,7 +77,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few rounds, one run")
     rounds, runs = (500, 1) if parser.parse_args().quick else (50_000, 10)
-    print(f"{'set (ratios to the best of OFUL, UCB1, CS-LB)':<40} {'before':>7} {'random':>7} {'largest':>7}  best rival")
+    print("ratios to the best of OFUL, UCB1 and CS-LB: as reviewed, with random choices, with the largest bound")
+    print(f"{'set':<40} {'before':>7} {'random':>7} {'largest':>7}  best rival, regret")
     for name, (draw, sketch_size, theta_norm, before) in SETS.items():
         mean = regrets(draw, sketch_size, theta_norm, rounds, runs)
         best = min(("oful", "ucb1", "cslb"), key=mean.get)

@@ -569,10 +569,11 @@ class NaiveMultiscale(Ridge):
         self.n_rays = self.rays.max() + 1
         self.cluster_shares = np.full(self.K, 0.9 * 0.1 * self.delta / (self.K + 1))
         self.ray_shares = np.full(self.n_rays, 0.9 * 0.5 * self.delta / (self.n_rays + 1))
-        self.space_share = 0.9 * 0.4 * self.delta
         self.unit = max(noise / theta_norm, 1e-3 * self.L) ** 2
         self.effective = self.effective_rank(self.unit) if self.D else self.d
         self.rank = min(self.sketch_size, self.d, self.effective)
+        growing = ridge is None and self.effective <= self.d / 2  # the ridge may be doubled later
+        self.space_share = (0.75 if growing else 1.0) * 0.4 * self.delta
         self.given_budget = budget
         self.set_budget()
         self.active, self.counts, self.sums = np.ones(self.N, bool), np.zeros(self.N), np.zeros(self.N)
@@ -756,12 +757,13 @@ class NaiveMultiscale(Ridge):
         If it has more pending decisions than rewards: the best under that radius of those that may be the best arm and
         have the fewest pending beyond their rewards.
         """
-        means, widths = self.cluster()  # an arm of which the space knows nothing has its cluster's
+        fit = self.fit(self.counts, self.sums, self.labels, self.rank, self.cluster_shares)
+        means, widths = fit[:2]  # an arm of which the space knows nothing has its cluster's
         guess = np.where(self.stamps < 0, means, self.guess)
-        width = np.where(self.stamps < 0, widths / self.beta, self.width)
+        width = np.where(self.stamps < 0, widths, self.width)
         radius = 1.25 * self.R * abs(keyed_normal(self.key, int(self.counts.sum()) + (len(pending) << 40)))
         bounds = np.where(allowed, self.bounds(), -np.inf)
-        values = guess + min(radius, self.beta) * width
+        values = guess + radius * width
         capped = np.minimum(values, bounds)
         arm = int(self.order[ordered_argmax(capped[self.order], values[self.order])])
         lower = self.lower_bounds()

@@ -1,5 +1,6 @@
 """Arm sets that change: a policy grown arm by arm is the one built at once; ids, shares, removal, repartition."""
 
+import math
 import tracemalloc
 
 import naive
@@ -151,8 +152,13 @@ def assert_shares_within_delta(policy):
     part = 0.1 * 0.9 * DELTA if multiscale and first else DELTA
     assert np.exp(-clusters["share"]).sum() <= part * (1 + 1e-12)
     if multiscale:
-        rays = policy.state.rays["share"][: policy.state.space["n_rays"][0]]
-        assert np.exp(-rays).sum() <= 0.5 * 0.9 * DELTA * (1 + 1e-12)
+        space = policy.state.space[0]
+        rays = policy.state.rays[: space["n_rays"]]
+        taught = rays["information"] > 0.0
+        assert space["untaught"] == (~taught).sum()
+        part = SHARES["direction"] * partition_share(int(policy.state.control["partitions"][0])) * DELTA
+        assert np.exp(-rays["share"][taught]).sum() + space["ray_left"] == pytest.approx(part)
+        assert space["untaught"] * np.exp(-space["ray_share"]) < space["ray_left"], "nothing is left for later rays"
         return
     # And the radius is made of that share.
     noise = np.sqrt(log_dets(policy) + 2 * clusters["share"])
@@ -243,7 +249,7 @@ def test_what_comes_back_is_the_caller_s_and_what_goes_in_is_copied(make):
 
 @both_classes
 def test_shares_are_those_of_the_specification(make):
-    """K clusters known at first: delta/(K + 1) each; the k-th later one delta/((K + 1) k (k + 1)); rays likewise."""
+    """K clusters known at first: delta/(K + 1) each; the k-th later one delta/((K + 1) k (k + 1))."""
     X = np.random.default_rng(8).normal(size=(23, 5))
     policy = MAKE[make](X[:5], 2)
     part = DELTA if make == "cslb" else 0.1 * 0.9 * DELTA
@@ -256,10 +262,25 @@ def test_shares_are_those_of_the_specification(make):
     expected = part / (k0 + 1) / np.concatenate([np.ones(k0), later * (later + 1.0)])
     assert later.size > 5
     assert np.allclose(np.exp(-policy.state.clusters["share"][: expected.size]), expected)
-    if make == "multiscale":
-        later = np.arange(1, 23 - 5 + 1)
-        expected = 0.5 * 0.9 * DELTA / 6 / np.concatenate([np.ones(5), later * (later + 1.0)])
-        assert np.allclose(np.exp(-policy.state.rays["share"][:23]), expected)
+
+
+def test_rays_without_a_reward_share_what_the_others_have_left():
+    X = np.random.default_rng(8).normal(size=(23, 5))
+    policy, part = MAKE["multiscale"](X[:5], 2), 0.5 * 0.9 * DELTA
+
+    def spent(arm):
+        policy.update(arm, 0.5)
+        return np.exp(-policy.state.rays["share"][int(policy.state.stats[RAY, policy.state.place[SLOT, arm]])])
+
+    assert [spent(arm) for arm in (0, 1)] == pytest.approx([part / 6] * 2)
+    policy.add_arms(X[5:9])
+    left = part * 4 / 6
+    # Seven without a reward, one share for those to come, and one for each of the four that came later.
+    assert [spent(arm) for arm in (2, 8)] == pytest.approx([left / 12] * 2)
+    policy.add_arms(X[9:10])
+    assert spent(9) == pytest.approx(left * 10 / 12 / 12)
+    assert spent(8) == pytest.approx(left / 12), "a share is settled by the first reward"
+    assert_shares_within_delta(policy)
 
 
 def test_without_growth_cslb_spends_delta_on_its_clusters_and_nothing_on_later_ones():
@@ -605,7 +626,7 @@ def test_the_space_grows_with_the_arms_and_its_fit_stays_one_of_all_rewards(firs
 def test_the_ridge_that_follows_the_arms_is_that_of_a_fit_with_all_of_them_up_to_a_factor_of_two():
     X, generator = np.random.default_rng(10).normal(size=(60, 8)), np.random.default_rng(11)
     grown, whole = MAKE["multiscale"](X[:2], 2, ridge=None), MAKE["multiscale"](X, 2, ridge=None)
-    log = []
+    log, first = [], float(grown.state.space["radius"]["ridge"][0])
     while grown.n_arms < 60:
         play(grown, generator, 9, log)
         grown.add_arms(X[grown.n_arms : grown.n_arms + 3])
@@ -613,10 +634,13 @@ def test_the_ridge_that_follows_the_arms_is_that_of_a_fit_with_all_of_them_up_to
     assert theirs / 2 <= mine <= theirs * 1.01
     # Raising it makes the fit of the same rewards with the new ridge; every ridge has its part of delta.
     published_matches_a_prefix(grown, log)
-    shares = [np.exp(-grown._space_share(k)) for k in range(1, 2_000)]
-    assert sum(shares) <= SHARES["space"] * DELTA
-    space = grown.state.space[0]
-    assert np.isclose(space["radius"]["log_share"], grown._space_share(int(space["ridges"])))
+    space, most = grown.state.space[0], int(grown.state.space["most_ridges"][0])
+    assert 1 < space["ridges"] <= most == 1 + math.floor(math.log2(8 * grown._unit / first))
+    shares = [np.exp(-grown._space_share(j, most)) for j in range(1, most + 1)]
+    assert sum(shares) == pytest.approx(SHARES["space"] * DELTA)
+    assert np.isclose(space["radius"]["log_share"], grown._space_share(int(space["ridges"]), most))
+    assert whole.state.space["most_ridges"][0] == 1, "the effective rank of these arms is nearly their dimension"
+    assert np.isclose(whole.state.space["radius"]["log_share"][0], -np.log(SHARES["space"] * DELTA))
 
 
 def test_above_the_most_dimensions_later_arms_stay_outside_and_the_fit_stays_valid(monkeypatch):

@@ -33,7 +33,7 @@ TWINS = {
 }
 
 
-DRAWING = {name for name in POLICIES if name.startswith("lints") or name.endswith("-ts")}
+DRAWING = {name for name in POLICIES if name.startswith("lints") or name.endswith(("-ts", "-no-space"))}
 
 
 def taught(make, X, count=60, seed=1):

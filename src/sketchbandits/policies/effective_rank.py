@@ -48,4 +48,4 @@ def suited_ridge(features: Floats, noise: float, theta_norm: float, arm_norm: fl
     """The ridge of one fit of all arms, the rows of ``features``: its effective rank times ``(R/S)^2``. O(N d^2)."""
     unit = prior_variance(noise, theta_norm, arm_norm)
     moments = np.linalg.eigvalsh(features.T @ features / len(features)) if features.shape[1] else np.zeros(0)
-    return unit * effective_rank(moments, unit)
+    return unit * effective_rank(np.asarray(moments, np.float64), unit)

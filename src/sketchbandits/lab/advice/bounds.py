@@ -35,7 +35,9 @@ from sketchbandits.policies.multiscale.changing_scales import (
     MOST_NEWS,
     NEWS_PER_DIMENSION,
     SHARES,
+    most_ridges,
     partition_share,
+    ridge_share,
 )
 from sketchbandits.policies.multiscale.policy import MOST_ARMS_TO_DRAW, MOST_WORK_TO_DRAW
 from sketchbandits.policies.multiscale.rays import RAY_PULLS
@@ -196,7 +198,8 @@ def space(case: Case) -> float:
     if not dims:
         return math.inf
     news = min(MOST_NEWS, max(LEAST_NEWS, NEWS_PER_DIMENSION * dims))
-    own, share = case.with_rank(case.effective_rank()), SHARES["space"] * partition_share(1) * case.delta
+    rank = case.effective_rank()
+    own, share = case.with_rank(rank), SHARES["space"] * ridge_share(1, most_ridges(rank, case.dim)) * case.delta
     return math.exp(0.5 * news) * ellipsoids(own, dims=dims, total=dims, share=share, mixture=True)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.growing_spans import Placement
-from sketchbandits.policies.cslb.changing_clusters import ChangingClusters, later_share
+from sketchbandits.policies.cslb.changing_clusters import ChangingClusters
 from sketchbandits.policies.cslb.freeing import Plan
 from sketchbandits.policies.cslb.layout import ARM_AT, NEGLIGIBLE, SLOT, Records
 from sketchbandits.policies.effective_rank import prior_variance
@@ -22,9 +22,10 @@ from sketchbandits.policies.multiscale.space_basis import (
     MOST_DIMENSIONS,
     ask_all,
     coordinates,
+    doublings,
     grown_basis,
     raise_ridge,
-    wanted_ridges,
+    wanted_ridge,
     widened,
 )
 from sketchbandits.policies.multiscale.state import (
@@ -41,6 +42,8 @@ from sketchbandits.policies.remainder import Remainder
 from sketchbandits.snapshot import Saved, take_array
 
 SHARES = {"direction": 0.5, "cluster": 0.1, "space": 0.4}
+LEAST_LEFT = 1e-15  # of delta, for rays: below it subtraction has left nothing but rounding
+FIRST_RIDGE = 0.75  # of the space's part of delta, where there may be further ridges
 LEAST_BUDGET = 2048
 LEAST_NEWS, MOST_NEWS = 1.0 / 16.0, 0.5  # growth of ln det V from which a new fit of the space is worth its work
 NEWS_PER_DIMENSION = 0.01  # of a fit that looks at all arms at once
@@ -50,6 +53,18 @@ SAVED_ROUNDS = 16  # budgets that may be saved up, so that no round is much long
 def partition_share(j: int) -> float:
     """The j-th partition's part of delta: nine tenths for the first, ``1/(10 j (j - 1))`` for later ones, in all 1."""
     return 0.9 if j == 1 else 0.1 / (j * (j - 1.0))
+
+
+def ridge_share(j: int, most: int) -> float:
+    """The part of the j-th of at most ``most`` ridges: three quarters for the first, the rest for all others alike."""
+    if most == 1:
+        return 1.0
+    return FIRST_RIDGE if j == 1 else (1.0 - FIRST_RIDGE) / (most - 1)
+
+
+def most_ridges(rank: float, dim: int) -> int:
+    """How many ridges, each twice the one before, arms of ``dim`` features may want as their effective rank grows."""
+    return 1 + doublings(min(dim, MOST_DIMENSIONS) / rank)
 
 
 def auto_budget(n_arms: int, dim: int) -> int:
@@ -84,12 +99,15 @@ class ChangingScales(ChangingClusters):
 
     def _share(self, count: int, partitions: int, scale: str = "cluster") -> float:
         """``ln(1/delta')`` of one of ``count`` rays or clusters known at first."""
-        part = SHARES[scale] * partition_share(partitions) * self.settings["delta"]
-        return math.log((count + 1) / part)
+        return math.log((count + 1) / self._part(scale, partitions))
 
-    def _space_share(self, ridges: int) -> float:
-        """``ln(1/delta')`` of the space with its ``ridges``-th ridge."""
-        return -math.log(SHARES["space"] * partition_share(ridges) * self.settings["delta"])
+    def _part(self, scale: str, partitions: int) -> float:
+        """What all rays or clusters of a partition may spend of delta."""
+        return SHARES[scale] * partition_share(partitions) * float(self.settings["delta"])
+
+    def _space_share(self, ridges: int, most: int) -> float:
+        """``ln(1/delta')`` of the space with its ``ridges``-th ridge of at most ``most``."""
+        return -math.log(SHARES["space"] * ridge_share(ridges, most) * self.settings["delta"])
 
     def _set_budget(self, space: Records, n_arms: int, dim: int) -> None:
         """The operations of a round, and the news from which a new fit is made."""
@@ -109,6 +127,7 @@ class ChangingScales(ChangingClusters):
     def _append_arms(self, arms: Floats) -> None:
         self._grow_space(arms)
         super()._append_arms(arms)
+        self._share_among_rays()
         self._follow_rank()
 
     def _grow_space(self, arms: Floats) -> None:
@@ -121,14 +140,15 @@ class ChangingScales(ChangingClusters):
 
     def _follow_rank(self) -> None:
         """The budget, and the ridge where the effective rank of all arms has doubled."""
-        d = self.state.features.shape[1]
-        self._set_budget(self.state.space, self.n_arms, d)
-        if self.settings["ridge"] is not None or d == 0:
+        d, space = self.state.features.shape[1], self.state.space
+        self._set_budget(space, self.n_arms, d)
+        ridges, most = int(space["ridges"][0]), int(space["most_ridges"][0])
+        if ridges == most or d == 0:
             return
-        doublings = wanted_ridges(self.state, self.n_arms, self._unit)
-        if doublings > 0:
-            ridges = int(self.state.space["ridges"][0]) + doublings
-            raise_ridge(self.state, doublings, self._space_share(ridges))
+        more = doublings(wanted_ridge(self.state, self.n_arms, self._unit) / float(space["radius"]["ridge"][0]))
+        more = min(more, most - ridges)
+        if more > 0:
+            raise_ridge(self.state, more, self._space_share(ridges + more, most))
             self._renew_all()
 
     def _make_slot(self, found: Placement) -> None:
@@ -163,17 +183,26 @@ class ChangingScales(ChangingClusters):
         """The share of its norm by which an arm may be off its cluster's span."""
         return self._spans.tolerance if self._spans is not None else self.partition.tolerance
 
+    def _share_among_rays(self) -> None:
+        """Divide what rays with rewards have left of delta among those without, and as many as came later.
+
+        A ray without a reward has no interval yet, so its share may still be changed, whatever was seen of others.
+        """
+        space = self.state.space[0]
+        later = max(0, int(space["n_rays"]) + self._freed.rays - int(space["first_rays"]))
+        left = max(float(space["ray_left"]), LEAST_LEFT * self.settings["delta"])
+        space["ray_share"] = math.log((int(space["untaught"]) + 1 + later) / left)
+
     def _open_ray(self, length: float) -> int:
         state = self.state
-        g, first = (int(state.space[name][0]) for name in ("n_rays", "first_rays"))
+        g = int(state.space["n_rays"][0])
         if g == state.rays.size:
             self.state = state = state._replace(rays=np.concatenate([state.rays, np.zeros_like(state.rays)]))
         state.rays[g] = np.zeros((), RAY_RECORD)
         state.rays["ridge"][g] = self._ray_ridge(length)
-        partitions = int(state.control["partitions"][0])
-        later = later_share(g + 1 + self._freed.rays - first)
-        state.rays["share"][g] = self._share(first, partitions, "direction") + later
+        state.rays["share"][g] = state.space["ray_share"][0]
         state.space["n_rays"] += 1
+        state.space["untaught"] += 1
         return g
 
     def _grow_per_arm(self) -> None:
@@ -202,6 +231,9 @@ class ChangingScales(ChangingClusters):
         own = ray >= 0
         for name, values in (("information", counts * length**2), ("reward", sums * length)):
             state.rays[name] = np.bincount(ray[own], values[own], minlength=state.rays.size)
+        taught, space = int((state.rays["information"] > 0.0).sum()), state.space
+        space["untaught"] -= taught
+        space["ray_left"] -= taught * np.exp(-space["ray_share"])
 
     def _extra(self) -> dict[str, NDArray[Any]]:
         return {**super()._extra(), "basis": self._basis}

@@ -33,13 +33,27 @@ def convert_space(saved: Saved) -> None:
     space = _with_fields(take(saved, "state.space"), SPACE_RECORD)
     rays = _with_fields(take(saved, "state.rays"), RAY_RECORD)
     rays["ridge"] = space["direction"]["ridge"][0]
+    _convert_shares(space, rays[: space["n_rays"][0]], saved)
     arms, features = saved.arrays["arms"], saved.arrays["state.features"]
-    space["ridges"], space["arms_seen"], space["least_news"] = 1, len(arms), 1.0 / 16.0
+    space["ridges"] = space["most_ridges"] = 1  # a ridge for which no share of delta was set aside is never used
+    space["arms_seen"], space["least_news"] = len(arms), 1.0 / 16.0
     stamps, d = saved.arrays["state.waiting"]["stamp"][: len(arms)], features.shape[1]
     space["outside"], space["listed"] = int((stamps == OUTSIDE).sum()), UNLISTED
     space["beta"] = radius_value(space["radius"][0], 0.0, float(space["logdet_shown"][0])) if d else 1.0
     saved.arrays.update({"state.space": space, "state.rays": rays, "basis": _basis(arms, features)})
     _convert_stats(saved, features)
+
+
+def _convert_shares(space: NDArray[Any], rays: NDArray[Any], saved: Saved) -> None:
+    """Let rays without a reward share what they had; of the one more share for later rays, the k-th had 1/(k(k + 1))."""
+    if not rays.size:
+        return
+    untaught, shares = rays["information"] == 0.0, np.exp(-rays["share"])
+    freed = saved.arrays.get("freed", np.zeros(0))  # clusters, rays, rewards; checked later
+    later = max(0, rays.size + (int(freed.flat[1]) if freed.size == 3 else 0) - int(space["first_rays"][0]))
+    space["untaught"] = untaught.sum()
+    space["ray_left"] = shares[untaught].sum() + shares.max() / (later + 1)
+    space["ray_share"] = np.log((untaught.sum() + 1 + later) / space["ray_left"])
 
 
 def _with_fields(old: NDArray[Any], dtype: np.dtype[np.void]) -> NDArray[Any]:

@@ -1,7 +1,7 @@
 """Freeing removed arms of multi-scale CS-LB: what rays and the space's fit keep of them.
 
-*Rays* keep sums, not arms: a ray of which an arm is kept stays as it is. One without goes, and its part of delta is not
-given out again: a later arm on that line opens a ray of its own.
+*Rays* keep sums, not arms: a ray of which an arm is kept stays as it is. One without goes, and if it had rewards its part
+of delta is not given out again: a later arm on that line opens a ray of its own.
 
 *The space's fit* has every reward up to some round. Those of freed arms that still wait in its queue, or in the batch
 that is being processed, must enter it with the others: leaving them out would make a fit of rewards that were chosen
@@ -62,9 +62,9 @@ def _kept_rays(old: Any, stats: Floats, own: NDArray[np.bool_], space: Records) 
     numbers = numbers[numbers >= 0]
     on_ray = own & (stats[RAY] >= 0)
     stats[RAY, on_ray] = np.searchsorted(numbers, stats[RAY, on_ray])
-    space["n_rays"] = numbers.size
     rays = np.zeros(max(numbers.size, 1), RAY_RECORD)
     rays[: numbers.size] = old.rays[numbers]
+    space["n_rays"], space["untaught"] = numbers.size, (rays["information"][: numbers.size] == 0.0).sum()
     return rays
 
 

@@ -52,7 +52,7 @@ from sketchbandits.policies.cslb.saved import check_fits
 from sketchbandits.policies.effective_rank import effective_rank
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.multiscale.changing_scales import SHARES as SHARES
-from sketchbandits.policies.multiscale.changing_scales import ChangingScales
+from sketchbandits.policies.multiscale.changing_scales import ChangingScales, most_ridges
 from sketchbandits.policies.multiscale.changing_scales import partition_share as partition_share
 from sketchbandits.policies.multiscale.format_1 import convert_scales
 from sketchbandits.policies.multiscale.format_2 import convert_space
@@ -214,9 +214,11 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
             clusters.stats[rows, clusters.place[SLOT]] = old.stats[rows, slots]
         n_rays = self._number_rays(clusters)
         rays = np.zeros(max(n_rays, 1), RAY_RECORD)
-        rays["share"] = self._share(n_rays, partitions, "direction")
+        rays["share"] = space["space"]["ray_share"] = self._share(n_rays, partitions, "direction")
+        space["space"]["ray_left"] = self._part("direction", partitions)
         rays["ridge"][:n_rays] = self._ray_ridge(ray_lengths(clusters.stats, n_rays))
-        space["space"]["n_rays"] = space["space"]["first_rays"] = n_rays
+        for name in ("n_rays", "first_rays", "untaught"):
+            space["space"][name] = n_rays
         self.state = STATE(*clusters, rays=rays, **space)
         if old is None:
             ask_all(self.state, np.arange(self.state.stats.shape[1]))
@@ -228,7 +230,8 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
         space = np.zeros(1, SPACE_RECORD)
         space["direction"] = self._radius(1.0, 0.0, "unbiased" if self.settings["radius"] == "mixture" else None)
         rank = effective_rank(moments, self._unit) if d else float(self.dim)
-        space["radius"] = self._radius(rank, self._space_share(1))
+        space["most_ridges"] = most = most_ridges(rank, self.dim) if self.settings["ridge"] is None else 1
+        space["radius"] = self._radius(rank, self._space_share(1, most))
         space["ridges"], space["arms_seen"], space["beta"] = 1, n, 1.0
         space["draws"] = self.settings["explore"] == "randomised"
         space["boldness"], space["caution"] = BOLDNESS * self.settings["noise"], CAUTION

@@ -1,8 +1,9 @@
 """Random choices in multi-scale CS-LB: a random share of the radius, within what the bounds allow.
 
-    z_t = min(beta, 1.25 R |N(0, 1)|) ,   x_t = argmax_x min(U(x), x.theta + z_t ||x||_{V^-1})   (the space's fit)
+    z_t = 1.25 R |N(0, 1)| ,   x_t = argmax_x min(U(x), x.theta + z_t ||x||_{V^-1})
 
-where ``U(x)`` is the least bound of all scales and ``L(x)`` the largest lower one. The arm is played if
+in the space's fit, or the cluster's for arms that the space's does not hold. ``U(x)`` is the least bound of all scales,
+``L(x)`` the largest lower one. The arm is played if
 
     max U - L(x_t)  <=  c (U(x_t) - L(x_t)) ,   c = CAUTION ,
 
@@ -57,11 +58,11 @@ CAUTION = 20.0  # how many times its own uncertainty the regret of a drawn arm m
 
 @kernel
 def draw(space: Record, rewards: float, index: int) -> float:
-    """The radius for the decision with ``index`` others pending, a random share of the fit's own."""
+    """The random radius for the decision with ``index`` others pending."""
     key, out = np.empty(2, np.uint64), np.empty(1)
     key[0], key[1] = space["key"], space["second_key"]
     normals(key, draw_round(rewards, index), out)
-    return min(space["beta"], space["boldness"] * abs(out[0]))
+    return space["boldness"] * abs(out[0])
 
 
 @kernel
@@ -103,7 +104,7 @@ def make_shortlist(state: MultiscaleState) -> None:
     """List the slots that a draw of at most `REACH` times the scale may choose: O(N)."""
     stats, space = state.stats, state.space[0]
     bound, guess, width, n = stats[BOUND], stats[GUESS], stats[WIDTH], stats.shape[1]
-    reach = min(space["beta"], REACH * space["boldness"])
+    reach = REACH * space["boldness"]
     low = high = -np.inf  # the best value for no draw, and for one of ``reach``
     for i in range(n):
         low = max(low, min(bound[i], guess[i]))

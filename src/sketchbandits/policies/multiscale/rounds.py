@@ -59,17 +59,21 @@ from sketchbandits.policies.rounds import (
 
 
 @inlined_kernel
-def record_on_ray(rays: Records, direction: Record, stats: Floats, slot: int, own: Record, reward: float) -> None:
+def record_on_ray(rays: Records, space: Record, stats: Floats, slot: int, own: Record, reward: float) -> None:
     """Record a reward on its ray, and renew the bounds of the ray's arms, which are all in the cluster ``own``."""
     number, s = stats[RAY, slot], stats[LENGTH, slot]
     if number < 0.0:
         return  # a zero arm teaches nothing
     ray = rays[int(number)]
+    if ray["information"] == 0.0 and s * s > 0.0:
+        ray["share"] = space["ray_share"]
+        space["ray_left"] -= np.exp(-space["ray_share"])
+        space["untaught"] -= 1
     ray["information_lost"] += lost_digits(ray["information"], s * s)
     ray["information"] += s * s
     ray["reward_lost"] += lost_digits(ray["reward"], s * reward)
     ray["reward"] += s * reward
-    mean, width = unit_bound(ray, direction)
+    mean, width = unit_bound(ray, space["direction"])
     for i in range(own["start"], own["start"] + own["size"]):
         if stats[RAY, i] == number:
             stats[DIRECTION, i] = stats[LENGTH, i] * mean + abs(stats[LENGTH, i]) * width
@@ -109,11 +113,11 @@ def guess_in_cluster(state: MultiscaleState, own: Record) -> None:
     """Estimate and width of the arms that the space's fit does not hold: those of their cluster."""
     if state.space[0]["outside"] == 0:
         return
-    stats, unit = state.stats, own["beta"] / state.space[0]["beta"]
+    stats = state.stats
     for i in range(own["start"], own["start"] + own["size"]):
         arm = state.place[ARM_AT, i]
         if arm >= 0 and state.waiting[arm]["stamp"] == OUTSIDE:
-            stats[GUESS, i], stats[WIDTH, i] = stats[MEAN, i], unit * np.sqrt(stats[WIDTH2, i])
+            stats[GUESS, i], stats[WIDTH, i] = stats[MEAN, i], np.sqrt(stats[WIDTH2, i])
 
 
 @kernel
@@ -152,7 +156,7 @@ def absorb(state: MultiscaleState, arm: int, reward: float) -> int:
     c = control["changed"]
     own = state.clusters[c]
     sound = is_sound(own, step_cluster(control, own, stats, fits, slot, reward, None))
-    record_on_ray(state.rays, space["direction"], stats, slot, own, reward)
+    record_on_ray(state.rays, space, stats, slot, own, reward)
     space["bank"] = min(space["bank"] + space["budget"], space["most"])
     version = space["version"]
     if work_is_due(space, state.features.shape[1]):

@@ -13,6 +13,8 @@ def check_scales(saved: Saved, state: Any, n_arms: int) -> None:
     """Rays, queue, batch and shortlist name what exists."""
     space, waiting = state.space[0], state.waiting
     within(saved, "state.space[n_rays]", space["n_rays"], 0, state.rays.size)
+    untaught = int((state.rays["information"][: space["n_rays"]] == 0.0).sum())
+    within(saved, "state.space[untaught]", space["untaught"], untaught, untaught)
     within(saved, "state.stats[RAY]", state.stats[RAY], -1, state.rays.size - 1)
     within(saved, "capacity for all arms", waiting.size - n_arms, 0, 2**62)
     within(saved, "state.waiting[stamp]", waiting["stamp"][:n_arms], OUTSIDE, space["version"])

@@ -25,7 +25,7 @@ MOST_DIMENSIONS = 1024  # of the space's fit, which takes their square in memory
 ROUNDING_RANK = 1e-10  # singular values below this share of the largest are no direction
 OFF_SPACE = 1e-8  # an arm that leaves the span by less, relative to its norm, is in it
 MORE_ARMS = 1.1  # the ridge is looked at again when there are so many times as many arms
-_BLOCK = 65_536  # arms whose triangular factor is taken at a time
+BASIS_BLOCK = 65_536  # arms whose triangular factor is taken at a time
 
 
 def space_basis(arms: Floats, most: int, tolerance: float = ROUNDING_RANK) -> tuple[Floats, Floats]:
@@ -34,9 +34,10 @@ def space_basis(arms: Floats, most: int, tolerance: float = ROUNDING_RANK) -> tu
     No rows: the arms have more than ``most`` dimensions, or none. All d: the features are their own coordinates.
     """
     n, d = arms.shape
-    factor = np.zeros((0, d))
-    for start in range(0, n, _BLOCK):
-        factor = np.linalg.qr(np.vstack([factor, arms[start : start + _BLOCK]]), mode="r")
+    factor: Floats = np.zeros((0, d))
+    for start in range(0, n, BASIS_BLOCK):
+        rows = np.vstack([factor, arms[start : start + BASIS_BLOCK]])
+        factor = np.asarray(np.linalg.qr(rows, mode="r"), np.float64)
     _, sigma, directions = np.linalg.svd(factor, full_matrices=False)
     rank = int((sigma > tolerance * sigma[0]).sum()) if sigma[0] > 0.0 else 0
     if rank > most:
@@ -84,16 +85,18 @@ def widened(state: Any, dim: int) -> Any:
     return state._replace(features=features, factor=factor)
 
 
-def wanted_ridges(state: Any, n_arms: int, unit: float) -> int:
-    """How many doublings of the first ridge the effective rank of the arms now asks for; looks only now and then."""
-    space = state.space
-    if n_arms < MORE_ARMS * int(space["arms_seen"][0]):
-        return 0
-    space["arms_seen"] = n_arms
+def doublings(ratio: float) -> int:
+    """How often a ridge has to be doubled to come near ``ratio`` times itself, without exceeding it."""
+    return max(0, math.floor(math.log2(ratio) + 1e-9)) if ratio > 0.0 else 0
+
+
+def wanted_ridge(state: Any, n_arms: int, unit: float) -> float:
+    """The ridge for which the effective rank of the arms asks now; 0, before there are clearly more than there were."""
+    if n_arms < MORE_ARMS * int(state.space["arms_seen"][0]):
+        return 0.0
+    state.space["arms_seen"] = n_arms
     features = state.features[:n_arms]
-    moments = np.linalg.eigvalsh(features.T @ features / n_arms)
-    ratio = unit * effective_rank(moments, unit) / float(space["radius"]["ridge"][0])
-    return max(0, math.floor(math.log2(ratio) + 1e-9))
+    return unit * effective_rank(np.linalg.eigvalsh(features.T @ features / n_arms), unit)
 
 
 def raise_ridge(state: Any, doublings: int, log_share: float) -> None:

@@ -41,7 +41,7 @@ RAY_RECORD = np.dtype(
         ("information_lost", np.float64),  # what rounding has lost of it
         ("reward", np.float64),  # the sum of s y
         ("reward_lost", np.float64),
-        ("share", np.float64),  # ln(1/delta') of the ray's part of delta
+        ("share", np.float64),  # ln(1/delta') of the ray's part of delta, settled before its first reward
         ("ridge", np.float64),  # the free parameter of its radius
     ]
 )
@@ -73,8 +73,12 @@ SPACE_RECORD = np.dtype(
         ("at", np.int64),  # how many of the batch are processed
         ("n_rays", np.int64),
         ("first_rays", np.int64),  # known when the partition was made
+        ("untaught", np.int64),  # rays without a reward
+        ("ray_share", np.float64),  # ln(1/delta') of the next ray to have its first reward
+        ("ray_left", np.float64),  # what such rays, and those to come, may spend of delta
         ("arms_seen", np.int64),  # how many arms there were when the ridge was last looked at
         ("ridges", np.int64),  # how many ridges there have been
+        ("most_ridges", np.int64),  # and how many there may be: each has a share of delta
         ("draws", np.int64),  # whether choices are random
         ("boldness", np.float64),  # the scale of the draws, in units of the reward
         ("caution", np.float64),  # how many times its own uncertainty the regret of a drawn arm may be

@@ -11,8 +11,7 @@ from typing import Any
 from sketchbandits.partition.first_fit import BLOCK, EXTRA
 from sketchbandits.policies.cslb.layout import CLUSTER_RECORD, N_STATS
 from sketchbandits.policies.fits.sketched_fit import LARGEST_GRAM
-from sketchbandits.policies.multiscale.policy import MOST_DIMENSIONS
-from sketchbandits.policies.multiscale.space_basis import _BLOCK as BASIS_BLOCK
+from sketchbandits.policies.multiscale.space_basis import BASIS_BLOCK, MOST_DIMENSIONS
 from sketchbandits.policies.multiscale.state import N_ROWS, RAY_RECORD, WAITING_RECORD
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.sketches.sizes import rows_of
