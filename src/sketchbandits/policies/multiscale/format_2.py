@@ -45,7 +45,7 @@ def convert_space(saved: Saved) -> None:
 
 
 def _convert_shares(space: NDArray[Any], rays: NDArray[Any], saved: Saved) -> None:
-    """Let rays without a reward share what they had; of the one more share for later rays, the k-th had 1/(k(k + 1))."""
+    """Let rays without a reward share what they had; the k-th later ray had 1/(k(k + 1)) of one further share."""
     if not rays.size:
         return
     untaught, shares = rays["information"] == 0.0, np.exp(-rays["share"])

@@ -1,7 +1,7 @@
 """Freeing removed arms of multi-scale CS-LB: what rays and the space's fit keep of them.
 
-*Rays* keep sums, not arms: a ray of which an arm is kept stays as it is. One without goes, and if it had rewards its part
-of delta is not given out again: a later arm on that line opens a ray of its own.
+*Rays* keep sums, not arms: a ray of which an arm is kept stays as it is. One without goes, and if it had rewards its
+part of delta is not given out again: a later arm on that line opens a ray of its own.
 
 *The space's fit* has every reward up to some round. Those of freed arms that still wait in its queue, or in the batch
 that is being processed, must enter it with the others: leaving them out would make a fit of rewards that were chosen

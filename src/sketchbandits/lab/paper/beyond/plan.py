@@ -45,7 +45,7 @@ class BeyondPlan(Plan):
     policies: tuple[PolicySpec, ...] = field(default=(*VARIANTS, *GUARANTEED, *OTHERS))
     rounds: int = paper.HORIZON
     runs: int = 10
-    seed: int = 61_127  # nothing was played on it before
+    seed: int = 74_093  # nothing was played on it before
     sets: int | None = None
 
     def __post_init__(self) -> None:
