@@ -27,7 +27,7 @@ from sketchbandits.progress import Bar
 from sketchbandits.results import Result
 
 if TYPE_CHECKING:  # data sets and generators are loaded by those who use them
-    from sketchbandits.environments.protocol import ContextualEnvironment, Environment, FixedArmsEnvironment
+    from sketchbandits.environments.protocol import Environment, FixedArmsEnvironment, FreshArmsEnvironment
 
 CHUNK = 16_384  # rounds between two readings of the clock and two chances for Ctrl-C
 N_CHECKPOINTS = 200
@@ -236,7 +236,7 @@ class _Contextual:
     """Any object with ``select(contexts)`` and ``update(context, reward)``; drawing contexts is off the clock."""
 
     def __init__(
-        self, env: "ContextualEnvironment", policy: Any, generator: np.random.Generator, late: OutstandingRewards | None
+        self, env: "FreshArmsEnvironment", policy: Any, generator: np.random.Generator, late: OutstandingRewards | None
     ) -> None:
         self.env, self.policy, self.generator, self.late = env, policy, generator, late
         if isinstance(policy, ContextualPolicy):  # compile off the clock
@@ -321,7 +321,7 @@ def _check_policies(env: "Environment", policies: Mapping[str, Any], late: Laten
             raise ValueError(f"policies[{name!r}] must have select_many, or pending must not be True, got {policy!r}")
 
 
-def _check_contextual(env: "ContextualEnvironment", name: str, policy: Any) -> None:
+def _check_contextual(env: "FreshArmsEnvironment", name: str, policy: Any) -> None:
     if isinstance(policy, Policy):
         raise ValueError(f"policies[{name!r}] must be contextual in this environment: use its .contextual(dim=…)")
     if getattr(policy, "dim", env.dim) != env.dim:

@@ -3,6 +3,7 @@
 `simulate` plays any object that follows `Environment`, the protocol of the classes here.
 """
 
+from sketchbandits.environments.contextual import ContextualEnvironment, rotation
 from sketchbandits.environments.delays import fixed_delay, geometric_delay, heavy_tailed_delay
 from sketchbandits.environments.generators import (
     correlated_arms,
@@ -18,18 +19,28 @@ from sketchbandits.environments.generators import (
 from sketchbandits.environments.labelled import LabelledEnvironment
 from sketchbandits.environments.linear import LinearEnvironment
 from sketchbandits.environments.noise import truncated_gaussian
-from sketchbandits.environments.protocol import ContextualEnvironment, Environment, FixedArmsEnvironment
-from sketchbandits.environments.ratings import Ratings, item_factors, read_movielens
+from sketchbandits.environments.protocol import (
+    Environment,
+    FixedArmsEnvironment,
+    FreshArmsEnvironment,
+    Rounds,
+    UsersEnvironment,
+)
+from sketchbandits.environments.ratings import Ratings, ViewersEnvironment, item_factors, read_movielens
 from sketchbandits.environments.replay import ReplayEnvironment
 
 __all__ = [
     "ContextualEnvironment",
     "Environment",
     "FixedArmsEnvironment",
+    "FreshArmsEnvironment",
     "LabelledEnvironment",
     "LinearEnvironment",
     "Ratings",
     "ReplayEnvironment",
+    "Rounds",
+    "UsersEnvironment",
+    "ViewersEnvironment",
     "correlated_arms",
     "duplicated_arms",
     "embedding_like_arms",
@@ -42,6 +53,7 @@ __all__ = [
     "low_rank_arms",
     "one_hot_arms",
     "read_movielens",
+    "rotation",
     "subspace_arms",
     "truncated_gaussian",
     "uniform_parameter",

@@ -4,7 +4,7 @@ An environment says what each choice is worth on average and draws the noise of 
 so that every policy receives the same noise value in the same round, whatever it chooses.
 """
 
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +33,8 @@ class FixedArmsEnvironment(Protocol):
         """The noise of the next ``size`` rewards; two calls in a row must give what one call for both gives."""
 
 
-class ContextualEnvironment(Protocol):
-    """New contexts in every round, such as `LabelledEnvironment`."""
+class FreshArmsEnvironment(Protocol):
+    """New arms in every round, each a vector of its own, such as `LabelledEnvironment`."""
 
     @property
     def contextual(self) -> Literal[True]:
@@ -51,4 +51,36 @@ class ContextualEnvironment(Protocol):
         """The noise of the next ``size`` rewards; two calls in a row must give what one call for both gives."""
 
 
-Environment = FixedArmsEnvironment | ContextualEnvironment
+class Rounds(NamedTuple):
+    """Some rounds of a `UsersEnvironment`, one per row.
+
+    ``contexts`` (size, p): who asks. ``means`` and ``rewards`` (size, N): the expected reward of every arm, and the one
+    that it pays if it is chosen. ``available`` (size, N): which arms may be chosen; None where all may.
+    """
+
+    contexts: NDArray[np.float64]
+    means: NDArray[np.float64]
+    rewards: NDArray[np.float64]
+    available: NDArray[np.bool_] | None
+
+
+class UsersEnvironment(Protocol):
+    """Fixed arms for users who differ, such as `ContextualEnvironment`."""
+
+    @property
+    def contextual(self) -> Literal[False]:
+        """False: policies are built on the arms and choose one of them."""
+
+    @property
+    def n_arms(self) -> int:
+        """How many arms there are."""
+
+    @property
+    def context_dim(self) -> int | None:
+        """The length of a context; None where every round is the same."""
+
+    def rounds(self, generator: np.random.Generator, first: int, size: int) -> Rounds:
+        """The rounds ``first`` to ``first + size - 1``; two calls in a row give what one call for both gives."""
+
+
+Environment = FixedArmsEnvironment | FreshArmsEnvironment | UsersEnvironment

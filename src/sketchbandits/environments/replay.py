@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import validate
 from sketchbandits.environments.noise import checked_generator, checked_size
+from sketchbandits.environments.protocol import Rounds
 
 
 class ReplayEnvironment:
@@ -52,6 +53,7 @@ class ReplayEnvironment:
     """
 
     contextual: Final = False
+    context_dim: Final = None
 
     def __init__(self, arms: ArrayLike, logged_arms: ArrayLike, logged_rewards: ArrayLike) -> None:
         self.arms = validate.matrix("arms", arms)
@@ -78,6 +80,12 @@ class ReplayEnvironment:
         arm = validate.whole("arm", arm, least=0, most=self.n_arms - 1)
         drawn = int(checked_generator(generator).random() * self.n_logged[arm])
         return float(self._rewards[self._starts[arm] + drawn])
+
+    def rounds(self, generator: np.random.Generator, first: int, size: int) -> Rounds:
+        """Rounds in which every arm pays one of its own logged rewards; ``first`` changes nothing."""
+        luck = checked_generator(generator).random((size, 1))
+        rewards = self._rewards[self._starts + (luck * self.n_logged).astype(np.int64)]
+        return Rounds(np.ones((size, 1)), np.broadcast_to(self.means, rewards.shape), rewards, None)
 
     def draw_noise(self, generator: np.random.Generator, size: int | tuple[int, ...]) -> NDArray[np.float64]:
         """Deviations of logged rewards from their arm's mean; drawing in chunks gives the same numbers."""

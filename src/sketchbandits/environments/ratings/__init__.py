@@ -7,5 +7,6 @@ installed with it and work on a user's own ratings.
 from sketchbandits.environments.ratings.factors import item_factors
 from sketchbandits.environments.ratings.movielens import read_movielens
 from sketchbandits.environments.ratings.ratings import Ratings
+from sketchbandits.environments.ratings.viewers import ViewersEnvironment
 
-__all__ = ["Ratings", "item_factors", "read_movielens"]
+__all__ = ["Ratings", "ViewersEnvironment", "item_factors", "read_movielens"]
