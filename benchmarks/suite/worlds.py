@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
 from sketchbandits.environments import ContextualEnvironment, ReplayEnvironment, ViewersEnvironment
 from sketchbandits.environments.ratings import item_factors, read_movielens
 

@@ -369,3 +369,31 @@ def test_without_noise_rounding_is_no_scatter():
 @pytest.mark.parametrize(("value", "expected"), [(1.0, 1.0), (1.01, 1.1), (0.0123, 0.013), (123.4, 130.0), (0.0, 0.0)])
 def test_suggestions_have_two_digits(value, expected):
     assert rounded_up(value) == expected
+
+
+@pytest.mark.parametrize("cls", [CSLB, MultiscaleCSLB])
+def test_freeing_losers_does_not_contradict_a_right_theta_norm(cls):
+    """A cluster whose arms are all freed takes its rewards along: those of the others are the lucky ones."""
+    rng, theta = np.random.default_rng(3), np.ones(5) / np.sqrt(5.0)
+
+    def drawn(count):
+        rows = np.abs(rng.normal(size=(count, 5)))
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    policy = cls(drawn(20), sketch_size=1, **({"radius": "logdet"} if cls is CSLB else {}))
+    for _ in range(12):
+        ids = policy.add_arms(drawn(40))
+        rewards = policy.arms[ids] @ theta + rng.normal(size=(2, ids.size))
+        for some in rewards:
+            policy.update_many(ids, some)  # a warning would be an error here
+        losers = ids[rewards.sum(axis=0) < np.quantile(rewards.sum(axis=0), 0.75)]
+        policy.remove_arms(losers)
+        policy.free_arms(losers)
+    assert not policy.diagnostics().violated
+
+
+def test_the_check_bears_the_largest_ratio_of_noise_and_norm():
+    policy = OFUL(np.eye(2), noise=1e100, theta_norm=1e-100)
+    for t in range(70):
+        policy.update(t % 2, float(t))
+    assert not policy.diagnostics().violated

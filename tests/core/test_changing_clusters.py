@@ -14,6 +14,7 @@ from sketchbandits.policies.cslb import changing_clusters
 from sketchbandits.policies.cslb.changing_clusters import Repartition
 from sketchbandits.policies.cslb.coordinates import current_stats
 from sketchbandits.policies.cslb.layout import (
+    ARM_AT,
     FEW,
     LISTED,
     MANY,
@@ -482,7 +483,7 @@ def test_repartition_finds_the_subspaces_and_keeps_every_reward(make, grown):
     policy.remove_arms([0, 33])
     before = policy.counts, policy.active
     if grown:
-        with pytest.raises(ValueError, match="force must be True where arms were added after rewards"):
+        with pytest.raises(ValueError, match="force must be True where arms were added or freed after rewards"):
             policy.repartition()
     report = policy.repartition(force=grown)
     assert isinstance(report, Repartition)
@@ -727,3 +728,47 @@ def test_a_new_arm_meets_its_cluster_not_all_arms():
     finally:
         tracemalloc.stop()
     assert peak < many / 2, f"a mask of all arms alone takes {many} bytes, the call took {peak}"
+
+
+# ------------------------------------------------------------------------------------- what an independent review found
+def test_a_spare_cluster_is_never_chosen():
+    """From 16 clusters on more are opened than needed; where rewards are costs, empty slots at 0 would win every draw."""
+    rng = np.random.default_rng(0)
+    X = np.abs(rng.normal(size=(41, 20)))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    means = X @ np.full(20, -1.0 / np.sqrt(20.0))
+    policy = MultiscaleCSLB(X[:40], sketch_size=2, noise=0.05, seed=0)
+    policy.play_rounds(means[:40], np.zeros(40), 0.05 * rng.normal(size=3000))
+    policy.add_arms(X[40:])
+    assert (policy.state.place[ARM_AT] < 0).any()
+    for seed in range(20):
+        policy.reseed(seed)
+        assert 0 <= policy.select() < 41
+        assert 0 <= policy.select(pending=[0]) < 41
+    policy.play_rounds(means, np.zeros(41), 0.05 * rng.normal(size=5))
+    assert policy.counts.sum() == 3005
+
+
+@pytest.mark.parametrize("radius", ["mixture", "logdet"])
+def test_longer_arms_added_later_do_not_change_the_ridge_that_a_radius_has_its_bias_from(radius):
+    policy = MultiscaleCSLB(np.eye(3)[:1], noise=0.01, theta_norm=1000.0, radius=radius, budget=0, explore="optimism")
+    policy.add_arms([[0.0, 100.0, 0.0]])
+    (last,) = policy.add_arms([[0.0, 0.0, 1.0]])
+    for _ in range(20):
+        policy.update(int(last), 1000.0)  # no noise: every bound has to be at least the mean
+    assert policy.bounds()[last] >= 1000.0 * (1.0 - 1e-12)
+
+
+@pytest.mark.parametrize("cls", [CSLB, MultiscaleCSLB])
+def test_freeing_arms_after_rewards_may_choose_the_clusters_too(cls):
+    policy = cls(np.vstack([np.eye(6), np.eye(6)]), sketch_size=2, **({"radius": "logdet"} if cls is CSLB else {}))
+    policy.update_many(np.arange(6), np.arange(6.0))
+    policy.remove_arms([6, 9])
+    assert policy.copy().repartition() is not None  # removing tells nothing: the arms are still counted
+    policy.free_arms([6, 9])
+    with pytest.raises(ValueError, match=r"force must be True where arms were added or freed after rewards"):
+        policy.repartition()
+    assert policy.repartition(force=True).done
+    for bad in (1, "no", None):
+        with pytest.raises(ValueError, match=r"force must be True or False, got"):
+            policy.repartition(force=bad)

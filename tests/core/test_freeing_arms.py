@@ -12,6 +12,7 @@ from sketchbandits.environments import correlated_arms, subspace_arms
 from sketchbandits.policies import changing_arms
 from sketchbandits.policies.cslb import changing_clusters
 from sketchbandits.policies.cslb.layout import LISTED, SLOT
+from sketchbandits.policies.multiscale.changing_scales import auto_budget
 from sketchbandits.policies.multiscale.state import RAY, SHOWN, THETA
 from sketchbandits.policies.remainder import remainder_of
 from sketchbandits.policies.rounds import WIDTH2
@@ -565,3 +566,18 @@ def test_a_refused_norm_is_shown_with_the_digits_that_differ():
     with pytest.raises(ValueError, match=r"at least the largest arm norm 1\.0000001, got 1\.0$"):
         OFUL(1.0000001 * np.eye(3), arm_norm=1.0)
     assert policy.settings["arm_norm"] == 1.0 and policy.n_arms == 3
+
+
+def test_the_ridge_and_the_budget_follow_the_arms_that_are_left():
+    rng = np.random.default_rng(0)
+    flat = rng.normal(size=(600, 2)) @ rng.normal(size=(2, 24))
+    policy = MultiscaleCSLB(flat / np.linalg.norm(flat, axis=1, keepdims=True))
+    before = float(policy.state.space["radius"]["ridge"][0])
+    policy.remove_arms(np.arange(10, 600))
+    policy.free_arms(np.arange(10, 600))
+    assert policy.state.space["budget"][0] == auto_budget(policy.n_arms, policy.state.features.shape[1])
+    full = rng.normal(size=(300, 24))
+    policy.add_arms(full / np.linalg.norm(full, axis=1, keepdims=True))
+    fresh = float(MultiscaleCSLB(policy.arms).state.space["radius"]["ridge"][0])
+    assert before < fresh / 4.0
+    assert fresh / 2.0 < float(policy.state.space["radius"]["ridge"][0]) <= fresh

@@ -18,8 +18,9 @@ from test_properties import examples
 from sketchbandits import MultiscaleCSLB, Partition
 from sketchbandits.confidence import ellipsoid_radius, mixture_radius
 from sketchbandits.environments import LinearEnvironment, correlated_arms, subspace_arms, uniform_parameter
+from sketchbandits.policies.cslb.layout import SLOT
 from sketchbandits.policies.multiscale.space import look
-from sketchbandits.policies.multiscale.state import SHOWN, THETA
+from sketchbandits.policies.multiscale.state import BOUND, SHOWN, THETA
 from sketchbandits.snapshot import leaves
 
 
@@ -557,3 +558,22 @@ def test_saved_in_the_middle_of_a_batch_it_goes_on_bit_for_bit(tmp_path):
 def test_bad_parameters_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         MultiscaleCSLB(np.eye(4)[:3], **options)
+
+
+def test_bounds_are_renewed_where_a_refit_and_a_new_fit_of_the_space_meet():
+    """Both may be due after one reward: with large S and little noise that happens within some hundred rounds."""
+    rng = np.random.default_rng(1)
+    X = unit_rows(1, 30, 4)
+    theta = 1000.0 * unit_rows(2, 1, 4)[0]
+    policy = MultiscaleCSLB(X, noise=1.0, theta_norm=1000.0, explore="randomised", seed=2)
+    for _ in range(600):
+        arm = policy.select()
+        policy.update(arm, float(X[arm] @ theta + rng.normal()))
+        in_use = policy.state.stats[BOUND, policy.state.place[SLOT, :30]]
+        assert np.allclose(in_use, policy.bounds(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("radius", ["closed", None, lambda n, logdet: 1.0])
+def test_only_its_own_radii_are_allowed(radius):
+    with pytest.raises(ValueError, match=r"radius must be one of 'mixture', 'logdet', got"):
+        MultiscaleCSLB(np.eye(3), radius=radius)

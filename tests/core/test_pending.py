@@ -311,3 +311,27 @@ def test_rewards_beyond_what_the_noise_allows_leave_a_choice(seed, rewards):
         waiting += chosen
         recorded = [waiting.pop(-3), waiting.pop(-2)]
         policy.update_many(recorded, rng.choice(rewards, 2))
+
+
+@pytest.mark.parametrize("budget", ["auto", 50])
+def test_asking_has_no_side_effect_on_later_questions(budget):
+    """Bounds of older fits are brought up to date as they lead: what was looked at before must not matter."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(20, 3))
+        theta = rng.normal(size=3) / 2.0
+        policy = MultiscaleCSLB(X, explore="optimism", noise=0.1, budget=budget)
+        arms = rng.integers(0, 20, 40)
+        policy.update_many(arms, X[arms] @ theta + 0.1 * rng.normal(size=40))
+        asked, waiting = policy.copy(), [0, 1, 2]
+        asked.select(available=rng.permutation(20)[:5], pending=waiting)
+        expected = policy.copy().select_many(60, pending=waiting)
+        assert np.array_equal(asked.select_many(60, pending=waiting), expected)
+        single = []
+        for _ in range(60):
+            single.append(policy.copy().select(pending=waiting + single))
+        assert np.array_equal(single, expected)
+        first = policy.select()
+        policy.remove_arms([first])
+        asked.remove_arms([first])
+        assert np.array_equal(asked.select_many(30, pending=waiting), policy.select_many(30, pending=waiting))

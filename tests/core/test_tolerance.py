@@ -342,3 +342,22 @@ def test_saved_and_loaded_with_a_tolerance(make, tmp_path):
     for (name, mine), (_, theirs) in zip(leaves(policy.state), leaves(loaded.state), strict=True):
         assert name.endswith(".work") or np.array_equal(mine, theirs), name
     assert np.all(policy.state.stats[WIDTH2] >= 0)
+
+
+# ------------------------------------------------------------------------------------ differences that are too small
+@pytest.mark.parametrize("make", ["cslb", "multiscale"])
+@pytest.mark.parametrize("also", [0, 1])  # with a further arm the two share a plane, in which they are parallel
+def test_arms_that_differ_by_rounding_only_but_not_in_worth_are_reported(make, also):
+    arms = np.array([[1.7e9, 0.0], [1.7e9, 1.0], [0.0, 3.0]])[: 2 + also]
+    if make == "cslb" and also:
+        return  # the plane holds all three, and CS-LB knows no rays
+    with pytest.warns(UserWarning, match=r"arms: some that differ .* theta_norm \* 1 = 1, with noise=0\.1"):
+        MAKE[make](arms, 2 if also else 1, noise=0.1)
+    MAKE[make](arms, 2 if also else 1, noise=1e4)  # there it does not matter
+    MAKE[make](np.array([[1.7e9, 0.0], [1.7e9, 1e-8]]), 1, noise=0.1)  # nor here: it is a rounding error
+
+
+def test_such_arms_are_reported_when_they_are_added():
+    policy = MultiscaleCSLB(np.array([[1.7e9, 0.0], [0.0, 1.0]]), sketch_size=2, noise=0.1)
+    with pytest.warns(UserWarning, match=r"arms: some that differ"):
+        policy.add_arms([[1.7e9, 1.0]])

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.validate import LARGEST
 
 ALPHA = 1e-6
 LEAST_FREEDOM = 30  # degrees of freedom below which nothing is claimed
@@ -210,7 +211,7 @@ def norm_of_fit(rows: Floats, counts: Ints, sums: Floats, noise: float, theta_no
     if rows.shape[1] > rows.shape[0]:  # coordinates in the span of the arms
         rows = np.linalg.qr(rows.T).R.T
     V, target = rows.T @ (rows * counts[:, None]), rows.T @ sums
-    ridge = max((noise / theta_norm) ** 2, 1e-6 * float((rows**2).sum(axis=1).max(initial=0.0)))
+    ridge = max(min(noise / theta_norm, math.sqrt(LARGEST)) ** 2, 1e-6 * float((rows**2).sum(axis=1).max(initial=0.0)))
     if not (math.isfinite(ridge) and ridge > 0.0 and np.isfinite(V).all() and np.isfinite(target).all()):
         return NO_NORM
     V[np.diag_indices_from(V)] += ridge

@@ -29,6 +29,7 @@ from sketchbandits import validate
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.partition.growing_spans import GrowingSpans, Placement
 from sketchbandits.partition.partition import Partition
+from sketchbandits.policies.assumptions import Norm
 from sketchbandits.policies.changing_arms import ChangingArms
 from sketchbandits.policies.cslb.coordinates import coordinates_of, estimate_of, frame_of, refit
 from sketchbandits.policies.cslb.freeing import NONE_FREED, Freed, Plan, compacted, make_plan, partition_of, rows_of
@@ -53,6 +54,9 @@ from sketchbandits.policies.parameters import Shared
 from sketchbandits.policies.remainder import Remainder
 from sketchbandits.policies.rounds import LOST, MEAN, RENEW, SUM, WIDTH2, renew_choice, take_step
 from sketchbandits.snapshot import Saved, take_array, within
+
+MATTERS = 1e-3  # of the noise: what is worth less is seen after a million rewards at the soonest
+ROUNDING = 1e-13  # of an arm's norm
 
 
 class Repartition(NamedTuple):
@@ -108,6 +112,36 @@ def warn_of_tolerance(tolerance: float, shared: Shared, horizon: int | None) -> 
         )
 
 
+def warn_of_merged(off: float, settings: dict[str, Any]) -> None:
+    """One warning where arms count as parts of a span, or as parallel, although what sets them apart is worth a lot.
+
+    ``off``: how far, in units of the features, an arm is from what stands for it. Up to S times that its mean can be
+    off too, which no bound knows of.
+    """
+    cost = settings["theta_norm"] * off
+    if cost > MATTERS * settings["noise"]:
+        warnings.warn(
+            f"arms: some that differ by less than {NEGLIGIBLE:g} of their norms are treated as parallel, or as parts "
+            f"of one span, although their means can differ by theta_norm * {off:.3g} = {cost:.3g}, with "
+            f"noise={settings['noise']:g}; the bounds do not allow for that: centre the features, scale them alike",
+            stacklevel=3,
+        )
+
+
+def may_matter(tolerance: float, settings: dict[str, Any]) -> bool:
+    """Whether arms within ``tolerance`` of what stands for them can differ from it by what is worth looking for."""
+    size: float = settings["theta_norm"] * settings["arm_norm"]
+    return size * tolerance > MATTERS * settings["noise"]
+
+
+def off_spans(arms: Floats, partition: Partition, settings: dict[str, Any]) -> float:
+    """The largest distance of an arm from its cluster's span that no bound allows for; 0 for rounding errors."""
+    if partition.tolerance > NEGLIGIBLE or not may_matter(partition.tolerance, settings):
+        return 0.0
+    off = partition.residuals(arms)
+    return float((off * np.linalg.norm(arms, axis=1))[off > ROUNDING].max(initial=0.0))
+
+
 def later_share(k: int) -> float:
     """``ln(k (k + 1))``: how much more ``ln(1/delta')`` the k-th later cluster or ray has than one known at first."""
     return math.log(k * (k + 1.0)) if k > 0 else 0.0
@@ -126,7 +160,8 @@ class ChangingClusters(ChangingArms):
     _spans: GrowingSpans | None = None
     _buffer: Floats | None = None  # ``arms`` is a view of its first rows
     _freed: Freed = NONE_FREED
-    _grown: bool = False  # whether arms were added to a policy with rewards
+    _off: float = 0.0  # how far arms that were added are from what stands for them
+    _grown: bool = False  # whether arms were added to a policy with rewards, or freed from one
 
     @property
     @exclusive
@@ -149,6 +184,11 @@ class ChangingClusters(ChangingArms):
     def _seen(self) -> NDArray[Any]:
         seen: NDArray[Any] = self.state.control["seen"]
         return seen
+
+    def _norm(self, noise: float, theta_norm: float, *, most: float) -> Norm | None:
+        # A cluster all of whose arms are freed takes its rewards along: a fit of the others is of rewards that were
+        # selected by their values. An arm's own are all there.
+        return super()._norm(noise, theta_norm, most=0.0 if self._freed.rewards else most)
 
     def _sums(self) -> Floats:
         sums: Floats = self.state.stats[[SUM, LOST]][:, self.state.place[SLOT, : self.n_arms]].sum(axis=0)
@@ -175,8 +215,11 @@ class ChangingClusters(ChangingArms):
         touched = {self._add(row) for row in arms}
         self._partition = None
         self._renew(touched)
+        warn_of_merged(self._off, self.settings)
+        self._off = 0.0
 
     def _close_arms(self, ids: Ints) -> None:
+        self._kept_bounds = None  # the next choice may look at arms again
         slots = self.state.place[SLOT, ids]
         self.state.stats[OFFSET, slots] = -np.inf
         touched = set(self.state.place[CLUSTER, ids].tolist())
@@ -187,6 +230,7 @@ class ChangingClusters(ChangingArms):
 
     def _forget(self, ids: Ints) -> Ints:
         """O(N l + K l^3), and O(K l d) at the next new arm; see `policies.cslb.freeing`."""
+        self._grown |= bool(self.state.control["round"][0] > 1)
         old, stay, part = self.state, self._staying(ids), self.partition
         choice, waited = int(old.choice.item(0)), bool(old.control["refit"][0] != NONE)
         plan = make_plan(old, part.labels, stay, self._other_remainders(~stay))
@@ -222,10 +266,12 @@ class ChangingClusters(ChangingArms):
         It pays where the regret bound that the clusters promise for as many rounds again gets smaller; the new
         partition's smaller part of delta is counted in. The ids stay.
 
-        Once there are rewards, a ``partition`` of your own, or any after arms were added to a policy with rewards, may
-        depend on them; the bounds are then no longer guaranteed (chosen to that end, they failed in 96 % of runs), and
-        the call is refused. ``force`` rebuilds in any case, without that guarantee where it is not given.
+        Once there are rewards, a ``partition`` of your own, or any after arms were added to a policy with rewards or
+        freed from one, may depend on them; the bounds are then no longer guaranteed (chosen to that end, they failed in
+        96 % of runs), and the call is refused. ``force`` rebuilds in any case, without that guarantee where it is not
+        given.
         """
+        force = validate.flag("force", force)
         self._check_changeable()
         if not force:
             self._check_independent(partition)
@@ -257,7 +303,8 @@ class ChangingClusters(ChangingArms):
         if partition is not None:
             raise ValueError(f"partition must be None or force=True once rewards are recorded, got a Partition: {why}")
         if self._grown:
-            raise ValueError(f"force must be True where arms were added after rewards were recorded, got False: {why}")
+            done = "arms were added or freed after rewards were recorded"
+            raise ValueError(f"force must be True where {done}, got False: {why}")
 
     def _extra(self) -> dict[str, NDArray[Any]]:
         part, freed = self.partition, self._freed
@@ -289,11 +336,11 @@ class ChangingClusters(ChangingArms):
         self._partition = Partition(labels, ranks, bases, self.settings["sketch_size"], tolerance)
 
     def _was_grown(self, saved: Saved, sizes: dict[str, int]) -> bool:
-        """Whether arms were added to a policy with rewards; older files do not say: where there are traces of any."""
+        """Whether arms were added to a policy with rewards; older files do not say, so where it cannot be excluded."""
         if saved.format >= 3:
             return bool(take_array(saved, "grown", Annotated[Ints, ""], sizes))
-        first, clusters = int(self.state.control["first_clusters"][0]), self.state.clusters.size
-        return self.state.stats.shape[1] > self.n_arms or 0 < first < clusters
+        # CS-LB counts its first clusters from its first new arm on, multi-scale from the start.
+        return bool(self.state.control["round"][0] > 1 and self.state.control["first_clusters"][0] > 0)
 
     def _check_indices(self, saved: Saved) -> None:
         super()._check_indices(saved)
@@ -314,9 +361,10 @@ class ChangingClusters(ChangingArms):
         self._keep(arm)
         state.place[:2, self.n_arms] = slot, c
         state.stats[:, slot] = 0.0
-        norm, off = float(np.linalg.norm(arm)), 0.0
-        if self._spans.tolerance > NEGLIGIBLE:
-            off = float(np.linalg.norm(arm - basis.T @ (basis @ arm)))
+        norm, off = float(np.linalg.norm(arm)), float(np.linalg.norm(arm - basis.T @ (basis @ arm)))
+        if self._spans.tolerance <= NEGLIGIBLE:
+            self._note_off(off, norm)
+            off = 0.0
         state.stats[CAP, slot], state.stats[OFF_SPAN, slot] = self.settings["theta_norm"] * norm, off
         state.stats[OFFSET, slot] = self.settings["theta_norm"] * off
         state.place[ARM_AT, slot] = self.n_arms
@@ -324,6 +372,11 @@ class ChangingClusters(ChangingArms):
         self._admit(self.n_arms, slot, c, arm)
         self.n_arms += 1
         return c
+
+    def _note_off(self, off: float, norm: float) -> None:
+        """Something stands for an arm of this norm that is so far off."""
+        if off > ROUNDING * norm:
+            self._off = max(self._off, off)
 
     def _place_in_fit(self, c: int, slot: int) -> None:
         """The new arm's mean and width."""

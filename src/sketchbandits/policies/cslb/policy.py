@@ -41,7 +41,13 @@ from sketchbandits.confidence import radius_value
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.cslb import coordinates, sketch
-from sketchbandits.policies.cslb.changing_clusters import ChangingClusters, check_partition, warn_of_tolerance
+from sketchbandits.policies.cslb.changing_clusters import (
+    ChangingClusters,
+    check_partition,
+    off_spans,
+    warn_of_merged,
+    warn_of_tolerance,
+)
 from sketchbandits.policies.cslb.format_1 import convert_clusters
 from sketchbandits.policies.cslb.format_2 import watch_clusters
 from sketchbandits.policies.cslb.layout import CAP, CLUSTER, EVERY, N_STATS, NEGLIGIBLE, OFF_SPAN, SLOT, Records
@@ -155,6 +161,7 @@ class CSLB(ChangingClusters):
                 arms, sketch_size=sketch_size, tolerance=tolerance or None
             )
             self._build_state()
+        warn_of_merged(off_spans(self.arms, self.partition, self.settings), self.settings)
 
     def _decide_pending(self) -> None:
         """Pending decisions lower the regret with the paper's radius only, see docs/delays.md."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sketchbandits.confidence import UNBIASED
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.growing_spans import Placement
 from sketchbandits.policies.cslb.changing_clusters import ChangingClusters
@@ -29,6 +30,7 @@ from sketchbandits.policies.multiscale.space_basis import (
     widened,
 )
 from sketchbandits.policies.multiscale.state import (
+    BOUND,
     LENGTH,
     OUTSIDE,
     RAY,
@@ -91,11 +93,11 @@ class ChangingScales(ChangingClusters):
         ridge = self.settings["ridge"] or rank * self._unit
         return radius_record(kind or self.settings["radius"], self._shared(ridge), dim=0, log_share=log_share)
 
-    def _ray_ridge(self, length: Any) -> Any:
-        """The ridge of a ray by the length of its first arm."""
-        if self.settings["ridge"] is not None or self.settings["radius"] != "mixture":
-            return float(self._radius(1.0, 0.0)["ridge"][0])
-        return RAY_PULLS * np.square(length)
+    def _ray_ridge(self, direction: Records, length: Any) -> Any:
+        """The ridge of a ray by the length of its first arm; a radius with a bias term belongs to one ridge."""
+        if self.settings["ridge"] is None and direction["kind"][0] == UNBIASED:
+            return RAY_PULLS * np.square(length)
+        return float(direction["ridge"][0])
 
     def _share(self, count: int, partitions: int, scale: str = "cluster") -> float:
         """``ln(1/delta')`` of one of ``count`` rays or clusters known at first."""
@@ -154,8 +156,9 @@ class ChangingScales(ChangingClusters):
     def _make_slot(self, found: Placement) -> None:
         before = self.state
         super()._make_slot(found)
-        if self.state is not before:
-            self.state.stats[RAY, self.state.place[ARM_AT] < 0] = -1.0  # free slots are on no ray
+        if self.state is not before:  # free slots are on no ray, and no draw chooses them
+            free = self.state.place[ARM_AT] < 0
+            self.state.stats[RAY, free], self.state.stats[BOUND, free] = -1.0, -np.inf
 
     def _admit(self, arm: int, slot: int, cluster: int, x: Floats) -> None:
         """The new arm's ray, found among its cluster's or new, and its place in the space."""
@@ -176,7 +179,11 @@ class ChangingScales(ChangingClusters):
             return -1, 0.0
         tolerance = min(self.partition_tolerance, NEGLIGIBLE)
         found = ray_in_cluster(self.state, self.state.clusters[cluster], self.arms, arm, tolerance)
-        return found or (self._open_ray(norm), norm)
+        if found is None:
+            return self._open_ray(norm), norm
+        ray, length, off = found
+        self._note_off(off, norm)
+        return ray, length
 
     @property
     def partition_tolerance(self) -> float:
@@ -199,7 +206,7 @@ class ChangingScales(ChangingClusters):
         if g == state.rays.size:
             self.state = state = state._replace(rays=np.concatenate([state.rays, np.zeros_like(state.rays)]))
         state.rays[g] = np.zeros((), RAY_RECORD)
-        state.rays["ridge"][g] = self._ray_ridge(length)
+        state.rays["ridge"][g] = self._ray_ridge(state.space["direction"], length)
         state.rays["share"][g] = state.space["ray_share"][0]
         state.space["n_rays"] += 1
         state.space["untaught"] += 1
@@ -220,6 +227,8 @@ class ChangingScales(ChangingClusters):
 
     def _other_scales(self, old: Any, new: Any, plan: Plan) -> Any:
         state = with_scales(old, new, plan)
+        state.space["arms_seen"] = plan.kept.size
+        self._set_budget(state.space, plan.labels.size, state.features.shape[1])
         rays = self._freed.rays + int(old.space["n_rays"][0] - state.space["n_rays"][0])
         self._freed = self._freed._replace(rays=rays)
         return state

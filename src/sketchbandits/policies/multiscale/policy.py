@@ -43,7 +43,13 @@ from sketchbandits.kernels.counter import new_key
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.contextual_form import ContextualForm
-from sketchbandits.policies.cslb.changing_clusters import check_partition, warn_of_tolerance
+from sketchbandits.policies.cslb.changing_clusters import (
+    check_partition,
+    may_matter,
+    off_spans,
+    warn_of_merged,
+    warn_of_tolerance,
+)
 from sketchbandits.policies.cslb.coordinates import Setting, build
 from sketchbandits.policies.cslb.format_1 import convert_clusters
 from sketchbandits.policies.cslb.format_2 import watch_clusters
@@ -63,8 +69,10 @@ from sketchbandits.policies.multiscale.space_basis import MOST_DIMENSIONS, ask_a
 from sketchbandits.policies.multiscale.state import (
     DIRECTION,
     GUESS,
+    LENGTH,
     N_ROWS,
     OUTSIDE,
+    RAY,
     RAY_RECORD,
     SPACE,
     SPACE_FIELDS,
@@ -73,9 +81,10 @@ from sketchbandits.policies.multiscale.state import (
     WAITING_RECORD,
     WIDTH,
     number_rays,
+    off_first_of_ray,
     ray_lengths,
 )
-from sketchbandits.policies.parameters import check_radius, check_shared
+from sketchbandits.policies.parameters import check_shared
 from sketchbandits.policies.pending.multiscale import (
     RAY_MEAN,
     RAY_WIDTH,
@@ -167,15 +176,13 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
         given = default_size(moments.size) if sketch_size is None and partition is None else sketch_size
         size, tolerance = check_partition(self.arms, given, partition, tolerance)
         shared = check_shared(1.0 if ridge is None else ridge, noise, theta_norm, arm_norm, delta, self.arms)
-        if callable(radius):
-            raise ValueError(f"radius must be one of 'mixture', 'logdet', got {radius!r}")
         horizon = None if horizon is None else validate.whole("horizon", horizon)
         warn_of_tolerance(tolerance, shared, horizon)
         self.settings = {
             "sketch_size": size,
             **shared._asdict(),
             "ridge": None if ridge is None else shared.ridge,
-            "radius": str(check_radius(radius, ("mixture", "logdet"))),
+            "radius": validate.option("radius", radius, ("mixture", "logdet")),
             "explore": self._rule(explore),
             "budget": budget,
             "tolerance": tolerance,
@@ -186,6 +193,14 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
             self._partition = partition or Partition.first_fit(arms, sketch_size=size, tolerance=tolerance or None)
             self._build_state(space=self._new_space(moments))
             self._set_key(key)
+        warn_of_merged(max(self._off_rays(), off_spans(self.arms, self.partition, self.settings)), self.settings)
+
+    def _off_rays(self) -> float:
+        """How far an arm is from its ray, where that may matter."""
+        if not may_matter(NEGLIGIBLE, self.settings):
+            return 0.0
+        slots = self.state.place[SLOT, : self.n_arms]
+        return off_first_of_ray(self.arms, *self.state.stats[np.ix_([RAY, LENGTH], slots)])
 
     def _rule(self, explore: str | None) -> str:
         if explore is None:
@@ -216,7 +231,7 @@ class MultiscaleCSLB(ContextualForm, ChangingScales):
         rays = np.zeros(max(n_rays, 1), RAY_RECORD)
         rays["share"] = space["space"]["ray_share"] = self._share(n_rays, partitions, "direction")
         space["space"]["ray_left"] = self._part("direction", partitions)
-        rays["ridge"][:n_rays] = self._ray_ridge(ray_lengths(clusters.stats, n_rays))
+        rays["ridge"][:n_rays] = self._ray_ridge(space["space"]["direction"], ray_lengths(clusters.stats, n_rays))
         for name in ("n_rays", "first_rays", "untaught"):
             space["space"][name] = n_rays
         self.state = STATE(*clusters, rays=rays, **space)

@@ -163,6 +163,8 @@ def absorb(state: MultiscaleState, arm: int, reward: float) -> int:
         process(state)
     if not sound:
         control["refit"] = c
+        if space["draws"] == 1 and space["version"] != version:
+            control["changed"] = EVERY
         return AFTER
     own["beta"] = cluster_radius(control["radius"], own)
     if space["draws"] == 1:

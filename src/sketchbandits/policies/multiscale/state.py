@@ -191,10 +191,24 @@ def ray_lengths(stats: Floats, n_rays: int) -> Floats:
     return lengths
 
 
+def off_first_of_ray(arms: Floats, ray: Floats, length: Floats) -> float:
+    """The largest distance of an arm from the line of its ray's first arm; 0 for rounding errors."""
+    own = np.flatnonzero(ray >= 0)
+    _, first, number = np.unique(ray[own], return_index=True, return_inverse=True)
+    first, others = own[first[number]], own
+    most = 0.0
+    for start in range(0, own.size, 65_536):  # arms at a time
+        a, b = others[start : start + 65_536], first[start : start + 65_536]
+        off = np.linalg.norm(arms[a] - (length[a] / length[b])[:, None] * arms[b], axis=1)
+        apart = off > 1e-13 * np.linalg.norm(arms[a], axis=1)
+        most = max(most, float(off[apart].max(initial=0.0)))
+    return most
+
+
 def ray_in_cluster(
     state: MultiscaleState, own: Record, arms: Floats, arm: int, tolerance: float
-) -> tuple[int, float] | None:
-    """The ray of its cluster, with the record ``own``, on which an arm lies, and its signed length there; or none."""
+) -> tuple[int, float, float] | None:
+    """The ray of its cluster, with the record ``own``, on which an arm lies, its signed length, and how far off."""
     x, slots = arms[arm], np.arange(own["start"], own["start"] + own["size"])
     mates = state.place[ARM_AT, slots]
     others = (mates >= 0) & (mates != arm) & (state.stats[RAY, slots] >= 0)
@@ -205,4 +219,4 @@ def ray_in_cluster(
     if not mates.size or off.min() > tolerance * float(np.linalg.norm(x)):
         return None
     k = int(off.argmin())
-    return int(state.stats[RAY, slots[k]]), float(along[k])
+    return int(state.stats[RAY, slots[k]]), float(along[k]), float(off[k])

@@ -207,7 +207,7 @@ def first_among(capped: Floats, uncapped: Floats, among: Mask) -> int:
 
 
 @kernel
-def overflow(pending: PendingBounds, among: Mask) -> int:
+def plausible(pending: PendingBounds, among: Mask) -> int:
     """The first of the plausible slots with the fewest pending pulls."""
     capped, lower, pulls = pending.stats[CAPPED], pending.stats[LOWER], pending.place[PULLS]
     best = -np.inf
@@ -227,6 +227,18 @@ def overflow(pending: PendingBounds, among: Mask) -> int:
     for i in range(among.size):
         candidates[i] = among[i] and capped[i] >= least and pulls[i] == fewest
     return first_among(capped, pending.stats[UNCAPPED], candidates)
+
+
+@kernel
+def overflow(pending: PendingBounds, among: Mask) -> int:
+    """`plausible`, brought up to date until it is: a bound that was not looked at again is too large, never too small.
+
+    So the slot does not depend on which ones were looked at before.
+    """
+    slot = plausible(pending, among)
+    while look_again(pending.model, pending, slot):
+        slot = plausible(pending, among)
+    return slot
 
 
 @kernel
