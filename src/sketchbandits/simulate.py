@@ -25,9 +25,17 @@ from sketchbandits.policies.base import Policy
 from sketchbandits.policies.contextual import ContextualPolicy
 from sketchbandits.progress import Bar
 from sketchbandits.results import Result
+from sketchbandits.user_rounds import UserRounds
 
 if TYPE_CHECKING:  # data sets and generators are loaded by those who use them
-    from sketchbandits.environments.protocol import Environment, FixedArmsEnvironment, FreshArmsEnvironment
+    from typing_extensions import TypeIs
+
+    from sketchbandits.environments.protocol import (
+        Environment,
+        FixedArmsEnvironment,
+        FreshArmsEnvironment,
+        UsersEnvironment,
+    )
 
 CHUNK = 16_384  # rounds between two readings of the clock and two chances for Ctrl-C
 N_CHECKPOINTS = 200
@@ -156,7 +164,7 @@ def _curve(
     for i, point in enumerate(points.tolist()):
         while played < point:
             size = min(CHUNK, point - played)
-            more, spent = player.play(env.draw_noise(noise, size))
+            more, spent = player.play(env.draw_noise(noise, size) if hasattr(env, "draw_noise") else np.zeros(size))
             played, regret, seconds = played + size, regret + more, seconds + spent
             bar.advance(size, label)
         curve[i] = regret
@@ -269,11 +277,18 @@ class _Contextual:
             self.policy.update(earlier, known)
 
 
+def _has_fixed_means(env: "FixedArmsEnvironment | UsersEnvironment") -> "TypeIs[FixedArmsEnvironment]":
+    """Whether an arm is worth the same in every round; if not, the environment draws whole rounds."""
+    return hasattr(env, "draw_noise")
+
+
 def _player(env: "Environment", policy: Any, seeds: _RunSeeds, lateness: Lateness | None) -> _Player:
     """How this policy plays in this environment."""
     late = OutstandingRewards(lateness, seeds.delays) if lateness is not None else None
     if env.contextual:
         return _Contextual(env, policy, np.random.default_rng(seeds.contexts), late)
+    if not _has_fixed_means(env):
+        return UserRounds(env, policy, np.random.default_rng(seeds.contexts), late)
     if lateness is not None and late is not None:
         return _LateFixedArms(env, policy, late, lateness.passes_pending(policy))
     return _Compiled(env, policy) if isinstance(policy, Policy) and policy.runs_compiled else _FixedArms(env, policy)
@@ -308,7 +323,7 @@ def _check_policies(env: "Environment", policies: Mapping[str, Any], late: Laten
     if not isinstance(policies, Mapping) or not policies:
         raise ValueError(f"policies must be a non-empty dictionary of name: policy, got {policies!r}")
     forced = late is not None and late.pending is True
-    if forced and env.contextual:
+    if forced and (env.contextual or not _has_fixed_means(env)):
         raise ValueError("pending must be False or None in a contextual environment with delay or batch, got True")
     for name, policy in policies.items():
         if not callable(getattr(policy, "select", None)) or not callable(getattr(policy, "update", None)):
@@ -317,6 +332,7 @@ def _check_policies(env: "Environment", policies: Mapping[str, Any], late: Laten
             _check_contextual(env, name, policy)
         else:
             _check_fixed_arms(env, name, policy)
+            _check_users(env, name, policy)
         if forced and not callable(getattr(policy, "select_many", None)):
             raise ValueError(f"policies[{name!r}] must have select_many, or pending must not be True, got {policy!r}")
 
@@ -328,7 +344,13 @@ def _check_contextual(env: "FreshArmsEnvironment", name: str, policy: Any) -> No
         raise ValueError(f"policies[{name!r}] must have dim = {env.dim}, got {policy.dim}")
 
 
-def _check_fixed_arms(env: "FixedArmsEnvironment", name: str, policy: Any) -> None:
+def _check_users(env: "FixedArmsEnvironment | UsersEnvironment", name: str, policy: Any) -> None:
+    wanted, given = getattr(policy, "context_dim", None), getattr(env, "context_dim", None)
+    if wanted is not None and wanted != given:
+        raise ValueError(f"policies[{name!r}] must have context_dim = {given}, got {wanted}")
+
+
+def _check_fixed_arms(env: "FixedArmsEnvironment | UsersEnvironment", name: str, policy: Any) -> None:
     if getattr(policy, "contextual_arms", False):
         raise ValueError(f"policies[{name!r}] must be built on arms in this environment, got a contextual policy")
     if isinstance(policy, Policy) and policy.n_arms != env.n_arms:

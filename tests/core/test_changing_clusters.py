@@ -732,7 +732,7 @@ def test_a_new_arm_meets_its_cluster_not_all_arms():
 
 # ------------------------------------------------------------------------------------- what an independent review found
 def test_a_spare_cluster_is_never_chosen():
-    """From 16 clusters on spare ones are opened; where rewards are costs, their empty slots at 0 would win every draw."""
+    """From 16 clusters on spare ones are opened; where rewards are costs, empty slots at 0 would win every draw."""
     rng = np.random.default_rng(0)
     X = np.abs(rng.normal(size=(41, 20)))
     X /= np.linalg.norm(X, axis=1, keepdims=True)

@@ -110,7 +110,9 @@ class ContextualEnvironment:
         contexts, luck = self._contexts(uniforms[:, :wanted]), uniforms[:, -1:]
         means = np.empty((size, self.n_arms))
         for start, stop, coefficients in self._phases(first, first + size):
-            np.matmul(contexts[start - first : stop - first], coefficients.T, out=means[start - first : stop - first])
+            own = slice(start - first, stop - first)
+            # Not by BLAS, whose last digit depends on how many rows there are.
+            np.einsum("tp,np->tn", contexts[own], coefficients, out=means[own])
         if self.rewards == "bernoulli":
             np.clip(means, 0.0, 1.0, out=means)
             rewards = (luck < means).astype(np.float64)

@@ -15,7 +15,8 @@ A removed arm is never played again; its data stay and go on teaching its cluste
 counts and sums of *all* arms ever added: leaving out arms that were removed after a high reward would bias the bounds.
 After `free_arms` (`policies.cslb.freeing`) these are no longer known, and `repartition` is refused. It is also refused,
 unless forced, where the new clusters may depend on rewards: a fit covers only what joined it by a rule that was settled
-before each reward. That is so for the default partition of arms that were all known before the first reward, none freed since.
+before each reward. That is so for the default partition of arms that were all known before the first reward, if none of
+them was freed since.
 """
 
 import math
