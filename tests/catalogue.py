@@ -3,7 +3,19 @@
 import inspect
 
 import sketchbandits
-from sketchbandits import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, MultiscaleCSLB
+from sketchbandits import (
+    CBRAP,
+    CBSCFD,
+    CSLB,
+    OFUL,
+    SOFUL,
+    UCB1,
+    DBSLinUCB,
+    HybridCSLB,
+    LinTS,
+    LinUCB,
+    MultiscaleCSLB,
+)
 from sketchbandits.policies.base import Policy
 from sketchbandits.sketches import DyadicBlocks, FrequentDirections, SpectralCompensation
 
@@ -26,6 +38,8 @@ POLICIES = {
     "multiscale-no-space": lambda arms: MultiscaleCSLB(arms, sketch_size=4, budget=0),
     "multiscale-tight": lambda arms: MultiscaleCSLB(arms, sketch_size=3, budget=50),
     "multiscale-one": lambda arms: MultiscaleCSLB(arms, sketch_size=1),
+    "hybrid": lambda arms: HybridCSLB(arms),
+    "hybrid-clusters": lambda arms: HybridCSLB(arms, sketch_size=2, explore="ucb"),
     "oful": lambda arms: OFUL(arms),
     "oful-logdet": lambda arms: OFUL(arms, radius="logdet", ridge=0.5),
     "oful-rare": lambda arms: OFUL(arms, switching=0.6),

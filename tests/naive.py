@@ -999,3 +999,51 @@ class Scatter:
     def variance(self):
         squares = sum(sum((y - sum(own) / len(own)) ** 2 for y in own) for own in self.rewards if own)
         return float(squares / self.freedom)
+
+
+class Hybrid:
+    """The hybrid model as one dense ridge regression: shared coefficients of every cluster, and own ones of every arm.
+
+    Contexts, coordinates and ridges are as the policy uses them; the rewards are kept one by one.
+    """
+
+    def __init__(self, coordinates, cluster, ridge, own_ridge):
+        self.z, self.cluster = np.asarray(coordinates), np.asarray(cluster)
+        self.ridge, self.own_ridge = ridge, own_ridge
+        self.rows, self.arms, self.rewards = [], [], []
+
+    def record(self, arm, u, reward):
+        self.rows.append(np.asarray(u, float))
+        self.arms.append(arm)
+        self.rewards.append(reward)
+
+    def features(self, arm, u):
+        p, (n, r), k = len(u), self.z.shape, int(self.cluster.max()) + 1
+        shared, own = np.zeros((k, p * r)), np.zeros((n, p))
+        shared[self.cluster[arm]], own[arm] = np.kron(u, self.z[arm]), u
+        return np.concatenate([shared.ravel(), own.ravel()])
+
+    def design(self):
+        F = np.array([self.features(arm, u) for arm, u in zip(self.arms, self.rows, strict=True)])
+        own = self.z.shape[0] * len(self.rows[0])
+        return F, np.concatenate([np.full(F.shape[1] - own, self.ridge), np.full(own, self.own_ridge)])
+
+    def predict(self, u, centre):
+        """Means, and standard deviations over R, of all arms."""
+        F, penalty = self.design()
+        inverse = np.linalg.inv(F.T @ F + np.diag(penalty))
+        theta = inverse @ F.T @ (np.array(self.rewards) - centre)
+        X = np.array([self.features(arm, u) for arm in range(len(self.z))])
+        return centre + X @ theta, np.sqrt(np.einsum("nd,de,ne->n", X, inverse, X))
+
+    def evidence(self, prior_weight):
+        """``(ln p, centre, R)`` with R and the centre integrated out, from the covariance of the rewards."""
+        F, penalty = self.design()
+        y, ones = np.array(self.rewards), np.ones(len(self.rewards))
+        V = np.eye(len(y)) + (F / penalty) @ F.T
+        solved = np.linalg.solve(V, np.stack([y, ones], axis=1))
+        centre = ones @ solved[:, 0] / (ones @ solved[:, 1])
+        squares = (y - centre) @ np.linalg.solve(V, y - centre) + prior_weight * y.var()
+        counted = len(y) + prior_weight
+        value = -0.5 * (logdet(V) + np.log(ones @ solved[:, 1]) + (counted - 1) * np.log(squares))
+        return value, centre, np.sqrt(squares / counted)

@@ -4,7 +4,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from sketchbandits.partition.partition import Partition
-from sketchbandits.policies import CBRAP, CBSCFD, CSLB, OFUL, SOFUL, UCB1, DBSLinUCB, LinTS, LinUCB, MultiscaleCSLB
+from sketchbandits.policies import (
+    CBRAP,
+    CBSCFD,
+    CSLB,
+    OFUL,
+    SOFUL,
+    UCB1,
+    DBSLinUCB,
+    HybridCSLB,
+    LinTS,
+    LinUCB,
+    MultiscaleCSLB,
+)
 from sketchbandits.policies.assumptions import AssumptionWarning, Diagnostics
 from sketchbandits.results import Result
 from sketchbandits.simulate import simulate
@@ -24,6 +36,7 @@ __all__ = [
     "AssumptionWarning",
     "DBSLinUCB",
     "Diagnostics",
+    "HybridCSLB",
     "LinTS",
     "LinUCB",
     "MultiscaleCSLB",

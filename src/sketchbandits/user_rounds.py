@@ -1,6 +1,7 @@
 """Rounds with users, for `simulate`: who asks, what each arm would pay, and which arms may be chosen.
 
-The environment draws the rounds; a policy with contexts is given them, one without chooses for everybody alike.
+The environment draws the rounds; a policy with contexts is given them, one without chooses for everybody alike. One
+with ``play_user_rounds`` plays many rounds in one compiled call.
 """
 
 import time
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sketchbandits.kernels.linalg import Floats
+from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.late_rewards import OutstandingRewards
 
 if TYPE_CHECKING:
@@ -43,15 +44,23 @@ class UserRounds:
 
     def _play(self, rounds: "Rounds") -> tuple[float, float]:
         size = len(rounds.means)
-        delays = [0] * size if self.late is None else self.late.draw_delays(size)
-        chosen = np.empty(size, np.int64)
         started = time.perf_counter()
-        for t in range(size):
-            chosen[t] = arm = self._choose(rounds, t)
-            self._send(arm, float(rounds.rewards[t, arm]), rounds.contexts[t], delays[t])
+        if self.late is None and callable(getattr(self.policy, "play_user_rounds", None)):
+            chosen = self.policy.play_user_rounds(rounds.contexts, rounds.rewards, rounds.available)
+        else:
+            chosen = self._one_by_one(rounds)
         seconds = time.perf_counter() - started
         allowed = rounds.means if rounds.available is None else np.where(rounds.available, rounds.means, -np.inf)
         return float((allowed.max(axis=1) - rounds.means[np.arange(size), chosen]).sum()), seconds
+
+    def _one_by_one(self, rounds: "Rounds") -> Ints:
+        size = len(rounds.means)
+        delays = [0] * size if self.late is None else self.late.draw_delays(size)
+        chosen = np.empty(size, np.int64)
+        for t in range(size):
+            chosen[t] = arm = self._choose(rounds, t)
+            self._send(arm, float(rounds.rewards[t, arm]), rounds.contexts[t], delays[t])
+        return chosen
 
     def _choose(self, rounds: "Rounds", t: int) -> int:
         given: dict[str, Any] = {} if rounds.available is None else {"available": rounds.available[t]}

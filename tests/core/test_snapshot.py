@@ -21,7 +21,12 @@ from sketchbandits.snapshot import FORMAT, leaves
 # One state of every variant of the catalogue in each older format, and how it goes on. Version 0.1.0 wrote format 1.
 OLD = {n: zipfile.ZipFile(Path(__file__).parent / "data" / f"states_format_{n}.zip") for n in (1, 2)}
 EXPECTED = {n: json.loads(file.read("expected.json")) for n, file in OLD.items()}
-LATER = {"oful-capped", "contextual-oful-mixture"}  # variants that those versions did not have
+LATER = {
+    "oful-capped",
+    "contextual-oful-mixture",
+    "hybrid",
+    "hybrid-clusters",
+}  # variants that those versions did not have
 CONTEXTUAL_CLASSES = {cls.__name__: cls for cls in (ContextualRidge, ContextualSketch, ContextualMultiscale)}
 N, D = 14, 6
 
@@ -104,6 +109,8 @@ def test_an_array_of_another_type_or_shape_is_refused(name, how, tmp_path):
     for leaf, array in leaves(policy.state):
         if how == "a row less" and len(array) == 0:
             continue
+        if how == "the other byte order" and array.dtype.itemsize == 1:
+            continue  # a byte has none
         path = tmp_path / "changed.npz"
         path.write_bytes(original)
         changed(path, **{leaf: LAYOUTS[how]})

@@ -6,6 +6,7 @@ from sketchbandits.policies.contextual import ContextualRidge
 from sketchbandits.policies.cslb.policy import CSLB
 from sketchbandits.policies.dbslinucb import DBSLinUCB
 from sketchbandits.policies.fits.contextual_sketched import ContextualSketch
+from sketchbandits.policies.hybrid.policy import HybridCSLB
 from sketchbandits.policies.lints import LinTS
 from sketchbandits.policies.linucb import LinUCB
 from sketchbandits.policies.multiscale.policy import MultiscaleCSLB
@@ -25,6 +26,7 @@ __all__ = [
     "ContextualRidge",
     "ContextualSketch",
     "DBSLinUCB",
+    "HybridCSLB",
     "LinTS",
     "LinUCB",
     "MultiscaleCSLB",

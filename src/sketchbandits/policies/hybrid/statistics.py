@@ -1,0 +1,131 @@
+"""What the arms' factors say, without a difference of large numbers: singular values, fits and residuals.
+
+With ``T = U S W'`` the factor of an arm (scaled contexts) and c its own ridge, ``d = c/(s^2 + c)``:
+
+    H = W diag(s^2 d) W'                     what the arm tells its cluster
+    A_0 = rho I + sum H x zz'                the cluster's precision, one eigen-decomposition for all rho
+    left = sum d (U't - s W'm)^2 + rho |phi|^2 + rest        the least penalised sum of squares, m = Phi z
+
+All are sums of positive terms. The centre of the rewards has a flat prior: every target comes twice, as rewards and as
+ones, and the centre is the multiple of the ones that leaves least.
+"""
+
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from sketchbandits.kernels.linalg import Floats, Ints
+
+
+class Units(NamedTuple):
+    """What contexts are multiplied by, the mean reward, and how much contexts vary: 0 not at all, 1 around 0."""
+
+    scale: Floats
+    mean: float
+    variety: float
+
+
+def units_of(factors: Floats) -> Units:
+    """Contexts without their constant get mean square 1. The constant's own scale is left to the learning."""
+    p = factors.shape[1] - 1
+    squares = np.einsum("nij,nij->j", factors[:, :, :p], factors[:, :, :p])
+    weight, others = float(squares[p - 1]), float(squares[: p - 1].sum())
+    scale = np.ones(p)
+    if weight == 0.0:
+        return Units(scale, 0.0, 0.0)
+    variety = 0.0
+    if others > 0.0:
+        scale[: p - 1] = np.sqrt(weight / others)
+        sums = np.einsum("nij,ni->j", factors[:, :, : p - 1], factors[:, :, p - 1])
+        variety = max(0.0, 1.0 - float(sums @ sums) / (weight * others))
+    return Units(scale, float(np.einsum("ni,ni->", factors[:, :, p - 1], factors[:, :, p]) / weight), variety)
+
+
+class Spectra(NamedTuple):
+    """The arms with rewards, by the singular values of their factors."""
+
+    arms: Ints
+    singular: Floats  # (m, p)
+    right: Floats  # (m, p, p), W': its rows are directions
+    targets: Floats  # (2, m, p), U' times the columns of rewards, less their mean, and of ones
+    rest: float  # the squares that no coefficients explain
+    total: float  # the squares of all rewards, less their mean
+    weight: float  # how many rewards
+
+    @classmethod
+    def of(cls, factors: Floats, counts: Ints, units: Units) -> Self:
+        """From the factors, in units of ``units``."""
+        p, arms = units.scale.size, np.flatnonzero(counts)
+        chosen = factors[arms]
+        left, singular, right = np.linalg.svd(chosen[:, :p, :p] * units.scale)
+        ones = chosen[:, :p, p - 1]
+        rewards = chosen[:, :p, p] - units.mean * ones
+        targets = np.stack([np.einsum("nij,ni->nj", left, column) for column in (rewards, ones)])
+        rest = float((chosen[:, p, p] ** 2).sum())
+        return cls(arms, singular, right, targets, rest, rest + float((rewards**2).sum()), float((ones**2).sum()))
+
+    def within(self, rows: Floats) -> Self:
+        """Some of the arms."""
+        return self._replace(
+            arms=self.arms[rows],
+            singular=self.singular[rows],
+            right=self.right[rows],
+            targets=self.targets[:, rows],
+        )
+
+
+class SharedFit(NamedTuple):
+    """What the arms of one cluster tell it, for one own ridge and every ridge of the shared coefficients."""
+
+    seen: Spectra
+    coordinates: Floats
+    damp: Floats  # (m, p), c/(s^2 + c)
+    values: Floats  # eigenvalues of sum H x zz'
+    vectors: Floats
+    along: Floats  # (2, p r): what the targets pull, along the eigenvectors
+
+    @classmethod
+    def of(cls, seen: Spectra, coordinates: Floats, own_ridge: float) -> Self:
+        """O(m p^2 r^2 + (p r)^3)."""
+        p, r = seen.singular.shape[1], coordinates.shape[1]
+        damp = own_ridge / (seen.singular**2 + own_ridge)
+        H = np.einsum("nki,nk,nkj->nij", seen.right, seen.singular**2 * damp, seen.right)
+        outer = (coordinates[:, :, None] * coordinates[:, None, :]).reshape(-1, r * r)
+        sums = (H.reshape(-1, p * p).T @ outer).reshape(p, p, r, r).transpose(0, 2, 1, 3).reshape(p * r, p * r)
+        values, vectors = np.linalg.eigh(sums)
+        pulls = np.einsum("nki,nk,tnk->tni", seen.right, damp * seen.singular, seen.targets)
+        along = np.einsum("tni,nj->tij", pulls, coordinates).reshape(2, -1) @ vectors
+        return cls(seen, coordinates, damp, np.maximum(values, 0.0), vectors, along)
+
+    def coefficients(self, ridge: float) -> Floats:
+        """The shared coefficients (2, p, r) that fit rewards and ones."""
+        phi = (self.along / (self.values + ridge)) @ self.vectors.T
+        return phi.reshape(2, -1, self.coordinates.shape[1])
+
+    def inverse(self, ridge: float) -> Floats:
+        """The inverse of ``A_0``."""
+        result: Floats = (self.vectors / (self.values + ridge)) @ self.vectors.T
+        return result
+
+    def products(self, ridge: float) -> Floats:
+        """The 2 x 2 products of what the fit leaves of rewards and ones."""
+        phi = self.coefficients(ridge)
+        means = np.einsum("nj,tij->tni", self.coordinates, phi)
+        off = self.seen.targets - self.seen.singular * np.einsum("nki,tni->tnk", self.seen.right, means)
+        left, flat = (off * np.sqrt(self.damp)).reshape(2, -1), phi.reshape(2, -1)
+        result: Floats = left @ left.T + ridge * (flat @ flat.T)
+        return result
+
+    def logdet(self, ridge: float) -> float:
+        """``ln det(A_0/rho)``."""
+        return float(np.log1p(self.values / ridge).sum())
+
+
+def shared_fits(seen: Spectra, coordinates: Floats, cluster: Ints, own_ridge: float) -> dict[int, SharedFit]:
+    """Of every cluster that has rewards."""
+    labels = cluster[seen.arms]
+    fits = {}
+    for k in np.unique(labels).tolist():
+        part = seen.within(labels == k)
+        fits[k] = SharedFit.of(part, coordinates[part.arms], own_ridge)
+    return fits
