@@ -18,7 +18,19 @@ from suite.measure import Contender, compiled, no_collector, through_api
 
 # Arms, dimension, sketch size, rounds per repetition.
 SETTINGS = {"N=60, d=50": (60, 50, 5, 20_000), "N=1000, d=200": (1000, 200, 10, 2_000)}
-COMPILED = ("CSLB", "MultiscaleCSLB", "OFUL", "LinUCB", "LinTS", "SOFUL", "CBSCFD", "DBSLinUCB", "CBRAP", "UCB1")
+COMPILED = (
+    "CSLB",
+    "MultiscaleCSLB",
+    "HybridCSLB",
+    "OFUL",
+    "LinUCB",
+    "LinTS",
+    "SOFUL",
+    "CBSCFD",
+    "DBSLinUCB",
+    "CBRAP",
+    "UCB1",
+)
 CALLED = ("CSLB", "MultiscaleCSLB", "OFUL", "UCB1")
 CONTEXTUAL = ("MultiscaleCSLB", "OFUL")
 
@@ -28,7 +40,9 @@ def contenders(quick: bool) -> dict[str, Contender]:
     found: dict[str, Contender] = {}
     for setting, (n, d, l, full) in SETTINGS.items():
         env, rounds = paper_game(n, d, seed=1), 50 if quick else full
-        policies = {name: _built(getattr(sketchbandits, name), env.arms, l) for name in COMPILED}
+        policies = {
+            name: _built(getattr(sketchbandits, name), env.arms, l) for name in COMPILED if hasattr(sketchbandits, name)
+        }
         for name, policy in policies.items():
             found[f"{name}, {setting}, compiled loop"] = compiled(policy, env, noise_of(env, rounds, seed=7))
         for name in CALLED:

@@ -195,6 +195,47 @@ def test_features_that_say_nothing_do_not_mislead():
     assert policy.counts.max() > 2_500
 
 
+def test_what_is_old_counts_less():
+    """The fit is that of rewards with weights that halve with every half-life."""
+    policy = HybridCSLB(ARMS, context_dim=3, half_life=40, noise=1.0, ridge=2.0, own_share=0.1)
+    chosen, rewards = played(policy, 200)
+    policy.add_arms(ARMS[:1])  # refits
+    level = policy.state.level[0]
+    assert level["faded"] == 200
+    # A reward fades with the first refit after it, by all that was recorded since the refit before: at most 2 here.
+    weights = 2.0 ** (-(199.5 - np.arange(200)) / 40)
+    u = np.array([scaled(policy, t) for t in range(201)])
+    design = [
+        np.concatenate([np.kron(u[t], policy.state.coordinates[a]), np.kron(np.eye(10)[a], u[t])])
+        for t, a in enumerate(chosen)
+    ]
+    F, y = np.array(design), rewards - level["centre"]
+    shared = policy.state.shared.size
+    penalty = np.concatenate([np.full(shared, 2.0), np.full(F.shape[1] - shared, float(level["own_ridge"]))])
+    theta = np.linalg.solve((F.T * weights) @ F + np.diag(penalty), (F.T * weights) @ y)
+    own = theta[shared:].reshape(10, 4)
+    expected = [
+        level["centre"] + u[200] @ (theta[:shared].reshape(4, -1) @ z + w)
+        for z, w in zip(policy.state.coordinates, own, strict=True)
+    ]
+    assert np.allclose(policy.estimates(CONTEXTS[200]), expected, atol=0.02)
+    keeps = HybridCSLB(ARMS, context_dim=3, noise=1.0, ridge=2.0, own_share=0.1)
+    played(keeps, 200)
+    assert np.abs(policy.estimates(CONTEXTS[200])[:9] - keeps.estimates(CONTEXTS[200])).max() > 0.1
+
+
+def test_forgetting_follows_a_world_that_turns():
+    rng = np.random.default_rng(2)
+    arms = rng.normal(size=(20, 3))
+    theta = rng.normal(size=3)
+    env = ContextualEnvironment(arms, theta, noise=0.5, drift=[(1_500, -theta)])
+    result = simulate(
+        env, {"forgets": HybridCSLB(arms, half_life=200), "keeps": HybridCSLB(arms)}, rounds=3_000, runs=2, seed=1
+    )
+    late = {name: curves[:, -1] - curves[:, len(result.checkpoints) // 2] for name, curves in result.regret.items()}
+    assert late["forgets"].max() < 0.5 * late["keeps"].min()
+
+
 # --------------------------------------------------------------------------------------------------------- propensities
 @every_shape
 def test_propensities_are_the_frequencies_of_choices(shape):
@@ -437,6 +478,7 @@ def test_a_context_is_refused_by_a_policy_without():
         ({"context_dim": 0}, r"context_dim must be a whole number >= 1, got 0"),
         ({"sketch_size": 0}, r"sketch_size must be a whole number >= 1, got 0"),
         ({"explore": "greedy"}, r"explore must be one of 'randomised', 'ucb', got 'greedy'"),
+        ({"half_life": 0}, r"half_life must be a whole number >= 1, got 0"),
         ({"noise": 0.0}, r"noise must be a number > 0"),
         ({"ridge": -1.0}, r"ridge must be a number > 0"),
         ({"own_share": 1.0}, r"own_share must be a number strictly between 0 and 1, got 1"),

@@ -9,7 +9,7 @@ from catalogue import public_policies
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sketchbandits import CSLB, UCB1, Partition
+from sketchbandits import CSLB, UCB1, HybridCSLB, Partition
 from sketchbandits.policies.registry import POLICIES, PolicySpec, parse_policies
 
 ARMS = np.random.default_rng(0).standard_normal((11, 6))
@@ -156,8 +156,9 @@ def test_the_text_of_many_policies_reads_as_the_same_policies(many):
 
 
 def test_every_public_policy_is_registered():
-    assert {known.policy for known in POLICIES.values()} == public_policies()
-    assert len(POLICIES) == len(public_policies())
+    """All but the hybrid one: commands and the service, which build policies by name, cannot give it contexts."""
+    assert {known.policy for known in POLICIES.values()} == public_policies() - {HybridCSLB}
+    assert len(POLICIES) == len(public_policies()) - 1
 
 
 def test_labels_differ_and_can_be_parsed():

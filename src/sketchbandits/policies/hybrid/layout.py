@@ -18,6 +18,7 @@ LEVEL = np.dtype(
     [
         ("samples", np.int64),  # rewards recorded
         ("due", np.int64),  # at how many a refit follows
+        ("faded", np.int64),  # how many of them had been recorded when the factors were last discounted
         ("waits", np.int64),  # 1 while a refit is due
         ("rule", np.int64),  # RANDOMISED or UCB
         ("boldness", np.float64),  # the scale of draws, or of the square root of ln t
@@ -26,6 +27,7 @@ LEVEL = np.dtype(
         ("noise", np.float64),  # R; 0 before rewards have differed
         ("ridge", np.float64),  # rho, of the shared coefficients
         ("own_ridge", np.float64),  # c, of the arms' own
+        ("half_life", np.float64),  # in rewards; infinite where nothing is forgotten
         ("given_noise", np.float64),  # NaN: learned
         ("given_ridge", np.float64),
         ("given_share", np.float64),  # of the prior variance that is the arms' own: rho/(rho + c)

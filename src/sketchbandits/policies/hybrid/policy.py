@@ -11,7 +11,7 @@ own, shrunk towards what its cluster predicts. ``c -> inf`` is one LinUCB with s
 
 **Cost** O(N p^2) per decision, O((p r)^2 + N p (p + r)) per reward (p: length of a context and 1, r: rank of the arms);
 a refit O(N p^3 + (p r)^3 + N p^2 r^2) for each of about ten own ridges. Memory O(N p^2 + K (p r)^2).
-**Guarantee** None: the prior is learned from the rewards. `MultiscaleCSLB` has one.
+**Guarantee** none: the prior is learned from the rewards. `MultiscaleCSLB` has one.
 **Reference** the hybrid model of Li, Chu, Langford and Schapire, WWW 2010; one random multiple of all widths: Vaswani,
 Mehrabian, Durand and Kveton (RandUCB), AISTATS 2020; marginal likelihood: MacKay, Neural Computation 4, 1992.
 **Departures** from Li et al.: prior scales and noise are learned, arms share by clusters, statistics of single arms
@@ -67,6 +67,9 @@ class HybridCSLB(Policy):
     explore
         ``"randomised"`` (default): every decision draws how bold it is, and `probabilities` are exact. ``"ucb"``: the
         largest bound, whose width grows with the square root of the logarithm of the number of rewards.
+    half_life
+        After so many rewards an earlier one counts half, >= 1 (default None: nothing is forgotten). For worlds that
+        change: arms that were not played for long become uncertain again. Where nothing changes it costs regret.
     noise
         The standard deviation of rewards around their mean, in their units, > 0 (default None: learned).
     ridge
@@ -88,6 +91,7 @@ class HybridCSLB(Policy):
         context_dim: int | None = None,
         sketch_size: int | None = None,
         explore: str = "randomised",
+        half_life: int | None = None,
         noise: float | None = None,
         ridge: float | None = None,
         own_share: float | None = None,
@@ -100,6 +104,7 @@ class HybridCSLB(Policy):
             "context_dim": self.context_dim,
             "sketch_size": None if sketch_size is None else validate.whole("sketch_size", sketch_size),
             "explore": validate.option("explore", explore, tuple(RULES)),
+            "half_life": None if half_life is None else validate.whole("half_life", half_life),
             "noise": None if noise is None else validate.positive("noise", noise),
             "ridge": None if ridge is None else validate.positive("ridge", ridge),
             "own_share": None if own_share is None else validate.probability("own_share", own_share),
@@ -126,6 +131,7 @@ class HybridCSLB(Policy):
         level = np.zeros(1, LEVEL)
         level["rule"], level["boldness"] = RULES[self.settings["explore"]]
         level["constant"] = groups.constant
+        level["half_life"] = self.settings["half_life"] or math.inf
         for name, given in (("given_noise", "noise"), ("given_ridge", "ridge"), ("given_share", "own_share")):
             level[name] = math.nan if self.settings[given] is None else self.settings[given]
         return STATE(

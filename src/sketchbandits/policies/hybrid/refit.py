@@ -12,11 +12,14 @@ from sketchbandits.policies.hybrid.statistics import Spectra, Units, shared_fits
 BOLDNESS = 1.5  # the scale of draws where every round is the same
 LESS_BOLD = 0.25  # where contexts vary around 0: they explore by themselves
 EVERY = 8  # rewards after each of which a refit follows
+PER_HALF_LIFE = 20
+SMALLEST = 1e-100  # what has faded below it is forgotten
 GROWTH = 1.25  # of their number between later refits
 
 
 def refit(state: HybridState) -> None:
-    """Learn, and fit; where rewards have not differed yet, what is given or the middle of the prior."""
+    """Forget, learn, and fit; where rewards have not differed yet, what is given or the middle of the prior."""
+    fade(state)
     units = units_of(state.factors)
     level = state.level[0]
     known = learn(state, units) if _differ(state, units) else _prior(state)
@@ -32,10 +35,21 @@ def refit(state: HybridState) -> None:
 
 
 def settled(state: HybridState) -> None:
-    """The refit is done: when the next one follows."""
+    """The refit is done: when the next one follows, at least `PER_HALF_LIFE` times per half-life."""
     level = state.level[0]
     n = int(level["samples"])
-    level["due"], level["waits"] = n + 1 if n < EVERY else math.ceil(GROWTH * n), 0
+    due = n + 1 if n < EVERY else math.ceil(GROWTH * n)
+    level["due"], level["waits"] = min(due, n + max(1.0, level["half_life"] / PER_HALF_LIFE)), 0
+
+
+def fade(state: HybridState) -> None:
+    """Let what was recorded count for less, by half for every half-life since the last time."""
+    level = state.level[0]
+    since = level["samples"] - level["faded"]
+    if since > 0 and np.isfinite(level["half_life"]):
+        state.factors[:] *= 2.0 ** (-0.5 * since / level["half_life"])
+        state.factors[np.abs(state.factors) < SMALLEST] = 0.0
+    level["faded"] = level["samples"]
 
 
 def _differ(state: HybridState, units: Units) -> bool:
