@@ -41,16 +41,11 @@ from sketchbandits.confidence import radius_value
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.cslb import coordinates, sketch
-from sketchbandits.policies.cslb.changing_clusters import (
-    ChangingClusters,
-    check_partition,
-    off_spans,
-    warn_of_merged,
-    warn_of_tolerance,
-)
+from sketchbandits.policies.cslb.changing_clusters import ChangingClusters, check_partition, warn_of_tolerance
 from sketchbandits.policies.cslb.format_1 import convert_clusters
 from sketchbandits.policies.cslb.format_2 import watch_clusters
 from sketchbandits.policies.cslb.layout import CAP, CLUSTER, EVERY, N_STATS, NEGLIGIBLE, OFF_SPAN, SLOT, Records
+from sketchbandits.policies.cslb.merged import off_spans, warn_of_merged
 from sketchbandits.policies.cslb.saved import check_fits, check_literal
 from sketchbandits.policies.guard import exclusive
 from sketchbandits.policies.parameters import Radius, Shared, called_radius, check_radius, check_shared, radius_record

@@ -43,17 +43,12 @@ from sketchbandits.kernels.counter import new_key
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies.contextual_form import ContextualForm
-from sketchbandits.policies.cslb.changing_clusters import (
-    check_partition,
-    may_matter,
-    off_spans,
-    warn_of_merged,
-    warn_of_tolerance,
-)
+from sketchbandits.policies.cslb.changing_clusters import check_partition, warn_of_tolerance
 from sketchbandits.policies.cslb.coordinates import Setting, build
 from sketchbandits.policies.cslb.format_1 import convert_clusters
 from sketchbandits.policies.cslb.format_2 import watch_clusters
 from sketchbandits.policies.cslb.layout import ARM_AT, CAP, CLUSTER, EVERY, NEGLIGIBLE, OFF_SPAN, SLOT
+from sketchbandits.policies.cslb.merged import may_matter, off_spans, warn_of_merged
 from sketchbandits.policies.cslb.saved import check_fits
 from sketchbandits.policies.effective_rank import effective_rank
 from sketchbandits.policies.guard import exclusive

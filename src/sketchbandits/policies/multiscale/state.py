@@ -22,6 +22,7 @@ from sketchbandits.policies.cslb.layout import (
     Record,
     Records,
 )
+from sketchbandits.policies.cslb.merged import ROUNDING
 
 # More rows of ``stats``, per slot: its bound on the scale of its direction; the least bound that the space's fit ever
 # gave it; its signed length along its ray and the number of that ray; its estimate and its width ||x||_{V^-1} in the
@@ -200,7 +201,7 @@ def off_first_of_ray(arms: Floats, ray: Floats, length: Floats) -> float:
     for start in range(0, own.size, 65_536):  # arms at a time
         a, b = others[start : start + 65_536], first[start : start + 65_536]
         off = np.linalg.norm(arms[a] - (length[a] / length[b])[:, None] * arms[b], axis=1)
-        apart = off > 1e-13 * np.linalg.norm(arms[a], axis=1)
+        apart = off > ROUNDING * np.linalg.norm(arms[a], axis=1)
         most = max(most, float(off[apart].max(initial=0.0)))
     return most
 
