@@ -10,9 +10,12 @@ import os
 for library in ("OPENBLAS", "OMP", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+if not JIT:  # NumPy scalars warn where compiled integers silently wrap around, as the Philox generator requires
+    np.seterr(over="ignore")
 
 
 def rounds(full: int, plain: int) -> int:
@@ -32,7 +35,3 @@ def order(item: pytest.Item) -> tuple[bool, int]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=order)
-    if not JIT:
-        # NumPy scalars warn where compiled integers silently wrap around, as the Philox generator requires.
-        for item in items:
-            item.add_marker(pytest.mark.filterwarnings("ignore:overflow encountered in scalar"))

@@ -171,6 +171,8 @@ def test_what_may_not_be_chosen_is_refused():
     ("given", "message"),
     [
         ({"theta": np.ones((4, 2))}, r"theta must have shape \(4, 3\), got \(4, 2\)"),
+        ({"theta": 1.0}, r"theta must be a vector or a matrix of numbers, got 1.0"),
+        ({"theta": "abc"}, r"theta must be a vector or a matrix of numbers, got 'abc'"),
         ({"own": np.ones((7, 3))}, r"own must have shape \(7, 4\), got \(7, 3\)"),
         ({"users": np.ones((5, 3))}, r"users must have one column per row of theta, 4, got \(5, 3\)"),
         ({"rewards": "poisson"}, r"rewards must be one of 'gaussian', 'bernoulli', got 'poisson'"),

@@ -72,7 +72,8 @@ class ContextualEnvironment:
     ) -> None:
         self.arms = validate.matrix("arms", arms)
         self.n_arms, self.dim = self.arms.shape
-        self.context_dim = None if np.ndim(theta) == 1 else len(np.asarray(theta))
+        shape = np.shape(_numbers("theta", theta))
+        self.context_dim = None if len(shape) == 1 else shape[0]
         self.own = None if own is None else self._checked("own", own, (self.n_arms, self.context_dim or 1))
         self.users = None if users is None else validate.matrix("users", users)
         if self.users is not None and self.users.shape[1] != self.context_dim:
@@ -94,7 +95,7 @@ class ContextualEnvironment:
     def _coefficients_of(self, name: str, theta: ArrayLike) -> NDArray[np.float64]:
         """The coefficients of every arm, one row per arm."""
         p = self.context_dim or 1
-        matrix = self._checked(name, np.atleast_2d(np.asarray(theta, dtype=np.float64)), (p, self.dim))
+        matrix = self._checked(name, np.atleast_2d(_numbers(name, theta)), (p, self.dim))
         return self.arms @ matrix.T + (0.0 if self.own is None else self.own)
 
     def _checked_arrivals(self, arrivals: ArrayLike) -> NDArray[np.float64]:
@@ -141,6 +142,17 @@ class ContextualEnvironment:
             return None
         mask: NDArray[np.bool_] = np.arange(first, first + size)[:, None] >= self._arrivals
         return mask
+
+
+def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """A vector or a matrix of numbers."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.zeros(())
+    if array.ndim not in (1, 2):
+        raise ValueError(f"{name} must be a vector or a matrix of numbers, got {values!r}")
+    return array
 
 
 def _normal(uniforms: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,9 +1,9 @@
 """Which arm for a context: every arm's mean and width, the draw of a decision, and what it makes of them.
 
 With one draw ``zeta >= 0`` for all arms the scores ``mean + zeta width`` are lines in zeta: the arm that is chosen for
-each zeta is their upper envelope (`envelope`). Means and widths are first rounded to multiples of 2^-40 of the largest:
-lines that differ by rounding errors only are then equal, and the one with the lowest index is chosen, so that an arm
-that is never on the envelope is never chosen.
+each zeta is their upper envelope (`envelope`). Before costs, means and widths are rounded to multiples of 2^-40 of the
+largest: lines that differ by rounding errors only are then equal, and the one with the lowest index is chosen, so that
+an arm that is never on the envelope is never chosen.
 """
 
 import numpy as np
@@ -15,12 +15,14 @@ from sketchbandits.policies.hybrid.layout import RANDOMISED, HybridState
 from sketchbandits.policies.pending.rule import Mask, draw_round
 
 GRID = 2.0**40
+FEW = 20.0  # rewards of its own from which an arm's noise is that of all
+FAR = 3.0  # times the noise: rewards that differ by more are not those of arms that are all alike in their noise
 
 
 @kernel
 def predict(state: HybridState, x: Floats, means: Floats, widths: Floats) -> None:
-    """Every arm's mean and standard deviation over R in context ``x``. O(p^2) per arm."""
-    p, centre = x.size, state.level[0]["centre"]
+    """Every arm's mean above the centre, and standard deviation over R, in context ``x``. O(p^2) per arm."""
+    p = x.size
     u = np.empty(p)
     for i in range(p):
         u[i] = x[i] * state.scale[i]
@@ -33,7 +35,7 @@ def predict(state: HybridState, x: Floats, means: Floats, widths: Floats) -> Non
             for j in range(p):
                 inner += spread[i, j] * u[j]
             variance += u[i] * inner
-        means[a] = centre + mean
+        means[a] = mean
         widths[a] = np.sqrt(max(variance, 0.0))
 
 
@@ -55,7 +57,7 @@ def zeta(state: HybridState, decision: int, position: int) -> float:
     """The factor of R and the width in this decision, for this position of a slate."""
     level = state.level[0]
     if level["rule"] != RANDOMISED:
-        return level["boldness"] * np.sqrt(np.log(2.0 + decision))
+        return level["boldness"] * np.sqrt(np.log(2.0 + level["samples"]))
     drawn = np.empty(1)
     normals(state.key, draw_round(decision, position), drawn)
     return level["boldness"] * abs(drawn[0])
@@ -72,18 +74,38 @@ def highest(means: Floats, widths: Floats, factor: float, among: Mask) -> int:
 
 
 @kernel
-def lines(state: HybridState, x: Floats, cost: Floats, means: Floats, widths: Floats) -> None:
-    """Every arm's line, rounded; before rewards have differed R is 0, and widths alone count."""
+def noise_of(state: HybridState, arm: int) -> float:
+    """What is taken for R of this arm.
+
+    One arm that always pays the same makes R small, and must not make others look certain: where rewards differ by far
+    more than R, an arm with few rewards of its own may have that much noise.
+    """
+    level = state.level[0]
+    more = level["scatter"] ** 2 - (FAR * level["noise"]) ** 2
+    if more <= 0.0:
+        return level["noise"]
+    return np.sqrt(level["noise"] ** 2 + more * FEW / (FEW + state.counts[arm]))
+
+
+@kernel
+def lines(state: HybridState, x: Floats, cost: Floats, among: Mask, means: Floats, widths: Floats) -> None:
+    """Every arm's line, rounded, less its cost; before rewards have differed the widest of the cheapest."""
     predict(state, x, means, widths)
-    noise = state.level[0]["noise"]
-    for i in range(means.size):
-        if noise > 0.0:
-            means[i] -= cost[i]
-            widths[i] *= noise
-        else:
-            means[i], widths[i] = widths[i], 0.0
     round_to_grid(means)
+    if state.level[0]["noise"] > 0.0:
+        for i in range(means.size):
+            widths[i] *= noise_of(state, i)
+        round_to_grid(widths)
+        for i in range(means.size):
+            means[i] -= cost[i]
+        return
     round_to_grid(widths)
+    least = np.inf
+    for i in range(means.size):
+        if among[i]:
+            least = min(least, cost[i])
+    for i in range(means.size):
+        means[i], widths[i] = (widths[i] if cost[i] <= least else -1.0), 0.0
 
 
 @kernel
@@ -91,7 +113,7 @@ def decide(state: HybridState, x: Floats, decision: int, cost: Floats, among: Ma
     """Different arms for the positions of a slate, best first; ``among`` is used up."""
     n = state.counts.size
     means, widths = np.empty(n), np.empty(n)
-    lines(state, x, cost, means, widths)
+    lines(state, x, cost, among, means, widths)
     for position in range(picks.size):
         picks[position] = highest(means, widths, zeta(state, decision, position), among)
         among[picks[position]] = False

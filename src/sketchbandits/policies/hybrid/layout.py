@@ -25,6 +25,7 @@ LEVEL = np.dtype(
         ("constant", np.int64),  # 1 where the last coordinate is a constant that the features do not span
         ("centre", np.float64),  # of the rewards
         ("noise", np.float64),  # R; 0 before rewards have differed
+        ("scatter", np.float64),  # standard deviation of rewards, of which every arm has the same share
         ("ridge", np.float64),  # rho, of the shared coefficients
         ("own_ridge", np.float64),  # c, of the arms' own
         ("half_life", np.float64),  # in rewards; infinite where nothing is forgotten

@@ -60,7 +60,7 @@ class Question(NamedTuple):
     def answer(self, constants: tuple[float, float], owns: Floats) -> Learned:
         """The most likely of these own ridges with any ridge."""
         seen, coordinates = self._with(constants)
-        best = Learned(0.0, 1.0, 1.0, 0.0, constants, -math.inf)
+        best: Learned | None = None
         for own in owns.tolist():
             fits = shared_fits(seen, coordinates, self.state.cluster, own)
             own_logdet = float(np.log1p(seen.singular**2 / own).sum())
@@ -68,7 +68,9 @@ class Question(NamedTuple):
                 products = sum(fit.products(ridge) for fit in fits.values())
                 logdet = own_logdet + sum(fit.logdet(ridge) for fit in fits.values())
                 found = self._judge(seen, np.asarray(products), logdet, (ridge, own), constants)
-                best = max(best, found, key=lambda one: one.evidence)
+                if best is None or found.evidence > best.evidence:
+                    best = found
+        assert best is not None
         return best
 
     def _with(self, constants: tuple[float, float]) -> tuple[Spectra, Floats]:

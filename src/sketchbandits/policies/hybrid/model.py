@@ -217,6 +217,17 @@ class HybridModel(Policy):
         snapshot.within(saved, "state.cluster", state.cluster, 0, k - 1)
         snapshot.within(saved, "state.members", state.members, 0, n - 1)
         snapshot.within(saved, "state.starts", starts, 0, n)
+        for name, most in (
+            ("samples", 2**39),
+            ("due", 2**62),
+            ("faded", 2**39),
+            ("waits", 1),
+            ("rule", 1),
+            ("constant", 1),
+        ):
+            snapshot.within(saved, f"state.level[{name}]", state.level[name], 0, most)
+        if not np.isfinite(state.factors).all():
+            raise ValueError(f"path must hold finite statistics, got others in {saved.path!r}")
         sizes = state.shared_inverse.shape[1], starts.size
         if sizes != (p * r, k + 1) or starts[0] != 0 or starts[-1] != n or (np.diff(starts) < 0).any():
             raise ValueError(f"path must hold a whole state, got one with other clusters in {saved.path!r}")

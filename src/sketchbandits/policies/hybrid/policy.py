@@ -29,7 +29,7 @@ from sketchbandits.kernels.counter import new_key
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies import rounds
 from sketchbandits.policies.guard import exclusive
-from sketchbandits.policies.hybrid.choice import decide, lines, predict, zeta
+from sketchbandits.policies.hybrid.choice import decide, lines, noise_of, predict, zeta
 from sketchbandits.policies.hybrid.envelope import interval_probabilities
 from sketchbandits.policies.hybrid.layout import RANDOMISED
 from sketchbandits.policies.hybrid.model import RULES, HybridModel
@@ -38,6 +38,7 @@ from sketchbandits.policies.hybrid.rounds import user_loop
 from sketchbandits.policies.inputs import checked_arms
 from sketchbandits.policies.pending.rule import Mask
 
+LEAST = 1e-9  # share or ridge that can be given
 SHOWN = 2.0  # standard deviations by which `bounds` are above estimates, where choices are random
 
 
@@ -45,8 +46,9 @@ class HybridCSLB(HybridModel):
     """Hybrid CS-LB: decides for a user, learns how noisy rewards are and how far features can be trusted.
 
     For decisions with a context (a user, a request), and for fixed arms whose rewards the features explain only in
-    part. Nothing has to be known: noise and scales are learned, and choices do not depend on the units of rewards,
-    features and contexts. It promises nothing; where a bound has to hold, take `MultiscaleCSLB`, and for millions of
+    part. Nothing has to be known: noise and scales are learned. Choices stay the same if all rewards, all features or
+    all contexts are multiplied by a number; the columns of features and contexts should have similar sizes among each
+    other (standardise an age beside flags). It promises nothing; where a bound has to hold, take `MultiscaleCSLB`, and for millions of
     arms `CSLB`. Arms may be added and removed.
 
     Parameters
@@ -99,8 +101,8 @@ class HybridCSLB(HybridModel):
             "explore": validate.option("explore", explore, tuple(RULES)),
             "half_life": None if half_life is None else validate.whole("half_life", half_life),
             "noise": None if noise is None else validate.positive("noise", noise),
-            "ridge": None if ridge is None else validate.positive("ridge", ridge),
-            "own_share": None if own_share is None else validate.probability("own_share", own_share),
+            "ridge": None if ridge is None else _within("ridge", ridge, LEAST, 1.0 / LEAST),
+            "own_share": None if own_share is None else _within("own_share", own_share, LEAST, 1.0 - LEAST),
             "counted": counted,
         }
         key = new_key(validate.generator(seed))
@@ -182,7 +184,7 @@ class HybridCSLB(HybridModel):
         x, among = self._checked_context(context), self._allowed(available)
         prices = np.zeros(self.n_arms) if cost is None else validate.vector("cost", cost, size=self.n_arms)
         means, widths = np.empty(self.n_arms), np.empty(self.n_arms)
-        lines(self.state, x, prices, means, widths)
+        lines(self.state, x, prices, among, means, widths)
         level = self.state.level[0]
         if level["rule"] == RANDOMISED:
             return interval_probabilities(means, widths, float(level["boldness"]), among)
@@ -201,12 +203,14 @@ class HybridCSLB(HybridModel):
         """The estimate plus what `select` with ``"ucb"`` adds to it, with ``"randomised"`` two standard deviations."""
         means, widths = self._predicted(context)
         level = self.state.level[0]
-        factor = SHOWN if level["rule"] == RANDOMISED else zeta(self.state, int(level["samples"]), 0)
-        return means + factor * float(level["noise"]) * widths
+        factor = SHOWN if level["rule"] == RANDOMISED else zeta(self.state, 0, 0)
+        noise = np.array([noise_of(self.state, arm) for arm in range(self.n_arms)])
+        return means + factor * noise * widths
 
     def _predicted(self, context: ArrayLike | None) -> Floats:
         result = np.empty((2, self.n_arms))
         predict(self.state, self._checked_context(context), result[0], result[1])
+        result[0] += float(self.state.level["centre"][0])
         return result
 
     @property
@@ -223,15 +227,42 @@ class HybridCSLB(HybridModel):
         return super().runs_compiled and type(self).select is HybridCSLB.select
 
     @exclusive
+    def play_rounds(self, means: Floats, gaps: Floats, noise: Floats) -> float:
+        """As for every policy, where there is no context."""
+        if self.context_dim is not None:
+            raise ValueError(f"context_dim must be None to play rounds without contexts, got {self.context_dim}")
+        return super().play_rounds(means, gaps, noise)
+
+    @exclusive
     def play_user_rounds(self, contexts: Floats, rewards: Floats, available: Mask | None) -> Ints:
-        """Choose and learn in rounds, one per row, inside one kernel; the arms that were chosen."""
-        size = len(rewards)
-        x = np.ones((size, 1)) if self.context_dim is None else np.column_stack([contexts, np.ones(size)])
-        among = self.active[None] if available is None else available & self.active
+        """Choose and learn in rounds, one per row, inside one kernel; the arms that were chosen.
+
+        ``rewards``: what each arm would pay. ``available``: a mask of the same shape, or None.
+        """
+        payoffs = validate.matrix("rewards", rewards, columns=self.n_arms)
+        size = len(payoffs)
+        x = np.ones((size, 1)) if self.context_dim is None else self._checked_contexts(contexts, size)
+        among = self.active[None]
+        if available is not None:
+            mask = np.asarray(available)
+            if mask.shape != payoffs.shape or mask.dtype.kind != "b":
+                raise ValueError(f"available must be a mask of shape {payoffs.shape}, got {mask.dtype} {mask.shape}")
+            among = mask & self.active
+        if not among.any(axis=1).all():
+            round_ = int(among.any(axis=1).argmin())
+            raise ValueError(f"available must hold at least one arm that may be played, got none in round {round_}")
         chosen, start = np.zeros(size, np.int64), 0
-        while (start := user_loop(self.state, x, np.ascontiguousarray(rewards), among, chosen, start)) >= 0:
+        while (start := user_loop(self.state, x, payoffs, among, chosen, start)) >= 0:
             refit(self.state)
             settled(self.state)
         if self.context_dim is None:
             rounds.renew_choice(self.state)
         return chosen
+
+
+def _within(name: str, value: float, least: float, most: float) -> float:
+    """A number in an interval beyond which fits lose their digits."""
+    number = validate.number(name, value, above=0.0)
+    if not least <= number <= most:
+        raise ValueError(f"{name} must be a number from {least:g} to {most:.15g}, got {value!r}")
+    return number

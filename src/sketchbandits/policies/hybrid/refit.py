@@ -7,31 +7,43 @@ import numpy as np
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.hybrid.layout import RANDOMISED, HybridState
 from sketchbandits.policies.hybrid.learning import OWN_PRIOR, RIDGE_PRIOR, Learned, learn
-from sketchbandits.policies.hybrid.statistics import Spectra, Units, shared_fits, units_of
+from sketchbandits.policies.hybrid.statistics import Spectra, Units, scatter_of, shared_fits, units_of
 
 BOLDNESS = 1.5  # the scale of draws where every round is the same
 LESS_BOLD = 0.25  # where contexts vary around 0: they explore by themselves
 EVERY = 8  # rewards after each of which a refit follows
 PER_HALF_LIFE = 20
+AT_A_TIME = 512  # arms
+RENEWED = ("coordinates", "own", "spread", "inverse", "shared", "shared_inverse", "scale", "level")
 SMALLEST = 1e-100  # what has faded below it is forgotten
 GROWTH = 1.25  # of their number between later refits
 
 
 def refit(state: HybridState) -> None:
-    """Forget, learn, and fit; where rewards have not differed yet, what is given or the middle of the prior."""
-    fade(state)
-    units = units_of(state.factors)
-    level = state.level[0]
-    known = learn(state, units) if _differ(state, units) else _prior(state)
+    """Forget, learn, and fit; where rewards have not differed yet, what is given or the middle of the prior.
+
+    All is computed on copies first: an interrupt leaves the fit that there was.
+    """
+    trial = state._replace(**{name: getattr(state, name).copy() for name in RENEWED})
+    if np.isfinite(state.level["half_life"][0]):
+        trial = trial._replace(factors=state.factors.copy())
+    fade(trial)
+    units = units_of(trial.factors)
+    level = trial.level[0]
+    known = learn(trial, units) if _differ(trial, units) else _prior(trial)
     units.scale[-1] = known.constants[0]
     level["noise"], level["ridge"], level["own_ridge"] = known.noise, known.ridge, known.own_ridge
+    level["scatter"] = scatter_of(trial.factors, trial.counts) if math.isnan(level["given_noise"]) else 0.0
     level["centre"] = units.mean + known.shift
     if level["rule"] == RANDOMISED:
         level["boldness"] = BOLDNESS - LESS_BOLD * units.variety
     if level["constant"]:
-        state.coordinates[:, -1] = known.constants[1]
-    state.scale[:] = units.scale
-    fit(state, units, known.shift)
+        trial.coordinates[:, -1] = known.constants[1]
+    trial.scale[:] = units.scale
+    fit(trial, units, known.shift)
+    for old, new in zip(state, trial, strict=True):
+        if old is not new:
+            old[...] = new
 
 
 def settled(state: HybridState) -> None:
@@ -87,8 +99,11 @@ def fit(state: HybridState, units: Units, shift: float) -> None:
 def _share(state: HybridState, k: int, c: float) -> None:
     """What cluster ``k`` knows, passed on to its arms."""
     arms = state.members[state.starts[k] : state.starts[k + 1]]
-    z, weights = state.coordinates[arms], c * state.inverse[arms]
     p, r = state.shared.shape[1:]
-    state.own[arms] += np.einsum("nij,nj->ni", weights, z @ state.shared[k].T)
-    between: Floats = np.einsum("na,iajb,nb->nij", z, state.shared_inverse[k].reshape(p, r, p, r), z, optimize=True)
-    state.spread[arms] = state.inverse[arms] + weights @ between @ weights
+    whole = state.shared_inverse[k].reshape(p, r, p, r)
+    for first in range(0, arms.size, AT_A_TIME):
+        some = arms[first : first + AT_A_TIME]
+        z, weights = state.coordinates[some], c * state.inverse[some]
+        state.own[some] += np.einsum("nij,nj->ni", weights, z @ state.shared[k].T)
+        between: Floats = np.einsum("na,iajb,nb->nij", z, whole, z, optimize=True)
+        state.spread[some] = state.inverse[some] + weights @ between @ weights

@@ -41,6 +41,18 @@ def units_of(factors: Floats) -> Units:
     return Units(scale, float(np.einsum("ni,ni->", factors[:, :, p - 1], factors[:, :, p]) / weight), variety)
 
 
+def scatter_of(factors: Floats, counts: Ints) -> float:
+    """The standard deviation of rewards if every arm with any had the same share of them."""
+    own = factors[counts > 0]
+    weights = (own[:, :, -2] ** 2).sum(axis=1)
+    own, weights = own[weights > 0.0], weights[weights > 0.0]
+    if not weights.size:
+        return 0.0
+    squares = (own[:, :, -1] ** 2).sum(axis=1) / weights
+    means = np.einsum("ni,ni->n", own[:, :, -2], own[:, :, -1]) / weights
+    return float(np.sqrt(max(0.0, squares.mean() - means.mean() ** 2)))
+
+
 class Spectra(NamedTuple):
     """The arms with rewards, by the singular values of their factors."""
 
@@ -90,9 +102,12 @@ class SharedFit(NamedTuple):
         p, r = seen.singular.shape[1], coordinates.shape[1]
         damp = own_ridge / (seen.singular**2 + own_ridge)
         H = np.einsum("nki,nk,nkj->nij", seen.right, seen.singular**2 * damp, seen.right)
-        outer = (coordinates[:, :, None] * coordinates[:, None, :]).reshape(-1, r * r)
-        sums = (H.reshape(-1, p * p).T @ outer).reshape(p, p, r, r).transpose(0, 2, 1, 3).reshape(p * r, p * r)
-        values, vectors = np.linalg.eigh(sums)
+        sums = np.empty((p, r, p, r))
+        for i in range(p):
+            for j in range(i + 1):
+                sums[i, :, j] = coordinates.T @ (H[:, i, j, None] * coordinates)
+                sums[j, :, i] = sums[i, :, j]
+        values, vectors = np.linalg.eigh(sums.reshape(p * r, p * r))
         pulls = np.einsum("nki,nk,tnk->tni", seen.right, damp * seen.singular, seen.targets)
         along = np.einsum("tni,nj->tij", pulls, coordinates).reshape(2, -1) @ vectors
         return cls(seen, coordinates, damp, np.maximum(values, 0.0), vectors, along)
