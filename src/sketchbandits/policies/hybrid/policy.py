@@ -48,8 +48,9 @@ class HybridCSLB(HybridModel):
     For decisions with a context (a user, a request), and for fixed arms whose rewards the features explain only in
     part. Nothing has to be known: noise and scales are learned. Choices stay the same if all rewards, all features or
     all contexts are multiplied by a number; the columns of features and contexts should have similar sizes among each
-    other (standardise an age beside flags). It promises nothing; where a bound has to hold, take `MultiscaleCSLB`, and for millions of
-    arms `CSLB`. Arms may be added and removed.
+    other (standardise an age beside flags). It promises nothing, and an arm that features predict to be bad, against
+    the truth, may never be tried. Where a bound has to hold, take `MultiscaleCSLB`, and for millions of arms `CSLB`.
+    Arms may be added and removed.
 
     Parameters
     ----------
