@@ -26,7 +26,7 @@ class UserRounds:
         self, env: "UsersEnvironment", policy: Any, generator: np.random.Generator, late: OutstandingRewards | None
     ) -> None:
         self.env, self.policy, self.generator, self.late = env, policy, generator, late
-        self.played = 0
+        self.played, self.reward = 0, 0.0
         self.takes_context = env.context_dim is not None and getattr(policy, "context_dim", None) is not None
         if callable(getattr(policy, "copy", None)):  # compile off the clock
             trial = policy.copy()
@@ -50,6 +50,7 @@ class UserRounds:
         else:
             chosen = self._one_by_one(rounds)
         seconds = time.perf_counter() - started
+        self.reward += float(rounds.rewards[np.arange(size), chosen].sum())
         allowed = rounds.means if rounds.available is None else np.where(rounds.available, rounds.means, -np.inf)
         return float((allowed.max(axis=1) - rounds.means[np.arange(size), chosen]).sum()), seconds
 

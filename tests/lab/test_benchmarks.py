@@ -1,6 +1,7 @@
 """The benchmarks run, and their yardsticks play the same game: a yardstick that chooses other arms measures nothing."""
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from conftest import JIT
 
 from sketchbandits import OFUL, UCB1
 from sketchbandits.environments import LinearEnvironment, correlated_arms, uniform_parameter
+from suite.linear_rivals import LinUCBForUsers
 from suite.textbook_ucb1 import TextbookUCB1
 from suite.yardstick import NumpyOFUL
 
@@ -77,3 +79,37 @@ def test_rounds_reports_every_target(tmp_path):
         assert row["ratio"] > 0 and row["ratio_of_minima"] > 0
         assert row["reached"] in {"yes", "NO", "unsure"}
         assert row["what"] in done.stdout
+
+
+@pytest.mark.skipif(not JIT, reason="LinUCB on 72 numbers per arm takes minutes in plain Python")
+def test_practice_plays_every_contender(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["practice", "--quick", "--only", "shared", "reversal"])
+    runpy.run_path(str(BENCHMARKS / "practice.py"), run_name="__main__")
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [row[0].strip("| ") for row in rows] == ["shared"] * 5 + ["reversal"] * 5
+    assert {row[1] for row in rows} == {"HybridCSLB", "LinUCB shared", "LinUCB disjoint", "MultiscaleCSLB", "UCB1"}
+    assert all(0.0 < float(row[3]) < float(row[2]) for row in rows)
+
+
+def test_linucb_for_users_is_the_textbooks():
+    """Ridge regressions solved anew in every round choose the same arms."""
+    rng = np.random.default_rng(0)
+    arms, contexts, rewards = rng.normal(size=(5, 3)), rng.normal(size=(60, 2)), rng.normal(size=(60, 5))
+    available = rng.random((60, 5)) < 0.7
+    available[:, 1] = True
+    for shared in (True, False):
+        found = LinUCBForUsers(arms, 2, shared=shared, alpha=0.7).play_user_rounds(contexts, rewards, available)
+        rows, played, seen = [], [], []
+        for t in range(60):
+            bounds = np.full(5, -np.inf)
+            for a in np.flatnonzero(available[t]):
+                x = np.kron(contexts[t], arms[a]) if shared else contexts[t]
+                own = [i for i in range(t) if shared or played[i] == a]
+                X, y = np.array([rows[i] for i in own]).reshape(len(own), x.size), np.array([seen[i] for i in own])
+                inverse = np.linalg.inv(np.eye(x.size) + X.T @ X)
+                bounds[a] = x @ inverse @ X.T @ y + 0.7 * np.sqrt(x @ inverse @ x)
+            arm = int(bounds.argmax())
+            assert found[t] == arm
+            rows.append(np.kron(contexts[t], arms[arm]) if shared else contexts[t])
+            played.append(arm)
+            seen.append(rewards[t, arm])
