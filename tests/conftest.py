@@ -15,7 +15,7 @@ import pytest  # noqa: E402
 
 JIT = os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
 if not JIT:  # NumPy scalars warn where compiled integers silently wrap around, as the Philox generator requires
-    np.seterr(over="ignore")
+    np.seterr(over="ignore")  # of this thread alone: for those of the service, a filter, which tests may set aside
 
 
 def rounds(full: int, plain: int) -> int:
@@ -35,3 +35,6 @@ def order(item: pytest.Item) -> tuple[bool, int]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=order)
+    if not JIT:
+        for item in items:
+            item.add_marker(pytest.mark.filterwarnings("ignore:overflow encountered in scalar"))
