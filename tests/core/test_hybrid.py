@@ -283,7 +283,7 @@ def test_the_envelope_is_that_of_a_fine_grid():
             owner = kept[int(np.searchsorted(starts, zeta, side="right")) - 1]
             values = np.where(among, means + zeta * widths, -np.inf)
             assert values[owner] == pytest.approx(values.max(), abs=1e-12)
-        assert interval_probabilities(means, widths, 1.5, among).sum() == pytest.approx(1.0)
+        assert interval_probabilities(means, widths, 0.3, 1.2, among).sum() == pytest.approx(1.0)
 
 
 # ------------------------------------------------------------------------------------------------------------ decisions
@@ -572,8 +572,8 @@ def test_a_context_is_refused_by_a_policy_without():
     [
         ({"context_dim": 0}, r"context_dim must be a whole number >= 1, got 0"),
         ({"sketch_size": 0}, r"sketch_size must be a whole number >= 1, got 0"),
-        ({"explore": "greedy"}, r"explore must be one of 'randomised', 'ucb', got 'greedy'"),
-        ({"half_life": 0}, r"half_life must be a whole number >= 1, got 0"),
+        ({"explore": "greedy"}, r"explore must be one of 'randomised', 'ucb', 'ts', 'theory', got 'greedy'"),
+        ({"half_life": 0}, r"half_life must be None, a whole number of rewards >= 1, a time .*, got 0"),
         ({"noise": 0.0}, r"noise must be a number > 0"),
         ({"ridge": -1.0}, r"ridge must be a number > 0"),
         ({"own_share": 1.0}, r"own_share must be a number from 1e-09 to 0.999999999, got 1.0"),

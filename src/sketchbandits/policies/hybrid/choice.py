@@ -1,6 +1,6 @@
 """Which arm for a context: every arm's mean and width, the draw of a decision, and what it makes of them.
 
-With one draw ``zeta >= 0`` for all arms the scores ``mean + zeta width`` are lines in zeta: the arm that is chosen for
+With one draw ``zeta = floor + boldness |N(0, 1)|`` for all arms the scores ``mean + zeta width`` are lines in zeta: the arm that is chosen for
 each zeta is their upper envelope (`envelope`). Before costs, means and widths are rounded to multiples of 2^-40 of the
 largest: lines that differ by rounding errors only are then equal, and the one with the lowest index is chosen, so that
 an arm that is never on the envelope is never chosen.
@@ -11,7 +11,8 @@ import numpy as np
 from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import normals
 from sketchbandits.kernels.linalg import Floats, Ints
-from sketchbandits.policies.hybrid.layout import RANDOMISED, HybridState
+from sketchbandits.policies.hybrid.layout import RANDOMISED, THEORY, TS, HybridState
+from sketchbandits.policies.hybrid.sampling import SAMPLES, drawn_sample, sample_round, sampled
 from sketchbandits.policies.pending.rule import Mask, draw_round
 
 GRID = 2.0**40
@@ -54,13 +55,15 @@ def round_to_grid(values: Floats) -> None:
 
 @kernel
 def zeta(state: HybridState, decision: int, position: int) -> float:
-    """The factor of R and the width in this decision, for this position of a slate."""
+    """The factor of every width in this decision, for this position of a slate."""
     level = state.level[0]
+    if level["rule"] == THEORY:
+        return 1.0
     if level["rule"] != RANDOMISED:
         return level["boldness"] * np.sqrt(np.log(2.0 + level["samples"]))
     drawn = np.empty(1)
     normals(state.key, draw_round(decision, position), drawn)
-    return level["boldness"] * abs(drawn[0])
+    return level["floor"] + level["boldness"] * abs(drawn[0])
 
 
 @kernel
@@ -88,13 +91,30 @@ def noise_of(state: HybridState, arm: int) -> float:
 
 
 @kernel
+def radius(state: HybridState, k: int) -> float:
+    """The radius of the ellipsoid of cluster ``k`` that holds at all times (docs/math/hybrid.md)."""
+    level = state.level[0]
+    chances = np.log((k + 1.0) * (k + 2.0) / level["delta"]) if state.shared.shape[0] > 1 else -np.log(level["delta"])
+    bias = level["ridge"] * level["theta_norm"] ** 2 + level["own_ridge"] * level["own_norm"] ** 2
+    return level["noise"] * np.sqrt(2.0 * chances + state.logdet[k]) + np.sqrt(bias)
+
+
+@kernel
+def unit_of(state: HybridState, arm: int) -> float:
+    """What an arm's width is multiplied by to be in units of the reward."""
+    if state.level[0]["rule"] == THEORY:
+        return radius(state, state.cluster[arm])
+    return noise_of(state, arm)
+
+
+@kernel
 def lines(state: HybridState, x: Floats, cost: Floats, among: Mask, means: Floats, widths: Floats) -> None:
     """Every arm's line, rounded, less its cost; before rewards have differed the widest of the cheapest."""
     predict(state, x, means, widths)
     round_to_grid(means)
     if state.level[0]["noise"] > 0.0:
         for i in range(means.size):
-            widths[i] *= noise_of(state, i)
+            widths[i] *= unit_of(state, i)
         round_to_grid(widths)
         for i in range(means.size):
             means[i] -= cost[i]
@@ -115,5 +135,30 @@ def decide(state: HybridState, x: Floats, decision: int, cost: Floats, among: Ma
     means, widths = np.empty(n), np.empty(n)
     lines(state, x, cost, among, means, widths)
     for position in range(picks.size):
-        picks[position] = highest(means, widths, zeta(state, decision, position), among)
+        if state.level[0]["rule"] == TS and state.level[0]["noise"] > 0.0:
+            picks[position] = sampled_pick(state, x, cost, among, decision, position)
+        else:
+            picks[position] = highest(means, widths, zeta(state, decision, position), among)
         among[picks[position]] = False
+
+
+@kernel
+def sampled_pick(state: HybridState, x: Floats, cost: Floats, among: Mask, decision: int, position: int) -> int:
+    """The winner of one of the `SAMPLES` samples of this decision, drawn by one more number."""
+    return sample_winner(state, x, cost, among, decision, position, drawn_sample(state, decision, position))
+
+
+@kernel
+def sample_winner(
+    state: HybridState, x: Floats, cost: Floats, among: Mask, decision: int, position: int, sample: int
+) -> int:
+    """The best arm under one sample of all coefficients."""
+    scores, units = np.empty(among.size), np.empty(among.size)
+    for i in range(among.size):
+        units[i] = noise_of(state, i)
+    sampled(state, x, units, sample_round(decision, position, sample), scores)
+    best = -1
+    for i in range(among.size):
+        if among[i] and (best < 0 or scores[i] - cost[i] > scores[best] - cost[best]):
+            best = i
+    return best

@@ -12,11 +12,11 @@ from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.pending.rule import Mask
 
 
-def interval_probabilities(means: Floats, widths: Floats, boldness: float, among: Mask) -> Floats:
-    """Every arm's probability to be the highest at ``boldness |N(0, 1)|``."""
+def interval_probabilities(means: Floats, widths: Floats, floor: float, boldness: float, among: Mask) -> Floats:
+    """Every arm's probability to be the highest at ``floor + boldness |N(0, 1)|``."""
     result = np.zeros(means.size)
     kept, starts = upper_envelope(means, widths, among)
-    below = np.array([half_normal(start / boldness) if boldness > 0.0 else float(start > 0.0) for start in starts])
+    below = np.array([half_normal(max(0.0, start - floor) / boldness) for start in starts])
     result[kept] = np.diff(np.append(below, 1.0))
     return result
 

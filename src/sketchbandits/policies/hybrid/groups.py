@@ -19,20 +19,29 @@ class Groups(NamedTuple):
     constant: bool
 
 
-def groups_of(arms: Floats, p: int, sketch_size: int | None) -> Groups:
-    """The groups of these arms for contexts of length ``p`` (with their constant)."""
+def groups_of(arms: Floats, p: int, sketch_size: int | None, *, as_given: bool = False) -> Groups:
+    """The groups of these arms for contexts of length ``p`` (with their constant).
+
+    ``as_given``: neither scaled nor with a constant, so that norms are those of the user's own coefficients.
+    """
+    finish = _as_given if as_given else _with_constant
     if sketch_size is None:
         _, sigma, directions = np.linalg.svd(arms, full_matrices=False)
         rank = int((sigma > ROUNDING * sigma[0]).sum()) if sigma.size and sigma[0] > 0.0 else 0
         if p * (rank + 1) <= MOST or rank <= 1:
-            return _with_constant(np.zeros(len(arms), np.int64), arms @ directions[:rank].T)
+            return finish(np.zeros(len(arms), np.int64), arms @ directions[:rank].T)
         sketch_size = max(1, MOST // p - 1)
     partition = Partition.first_fit(arms, sketch_size=sketch_size)
     coordinates = np.zeros((len(arms), int(partition.ranks.max(initial=0))))
     for k, rank in enumerate(partition.ranks.tolist()):
         own = partition.labels == k
         coordinates[own, :rank] = arms[own] @ partition.basis(k).T
-    return _with_constant(partition.labels.astype(np.int64), coordinates)
+    return finish(partition.labels.astype(np.int64), coordinates)
+
+
+def _as_given(cluster: Ints, coordinates: Floats) -> Groups:
+    none = coordinates.shape[1] == 0  # all arms are zero
+    return Groups(cluster, np.zeros((len(cluster), 1)) if none else np.ascontiguousarray(coordinates), False)
 
 
 def _with_constant(cluster: Ints, coordinates: Floats) -> Groups:

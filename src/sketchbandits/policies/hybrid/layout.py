@@ -12,26 +12,36 @@ from numpy.typing import NDArray
 
 from sketchbandits.kernels.linalg import Floats, Ints
 
-RANDOMISED, UCB = range(2)
+RANDOMISED, UCB, TS, THEORY = range(4)
 
 LEVEL = np.dtype(
     [
         ("samples", np.int64),  # rewards recorded
         ("due", np.int64),  # at how many a refit follows
-        ("faded", np.int64),  # how many of them had been recorded when the factors were last discounted
+        ("learns", np.int64),  # at how many the next refit also learns noise and ridges
+        ("unlearned", np.int64),  # how many refits since then did not
+        ("since", np.int64),  # from which reward on the world is taken to be as it is: 0, or later after a restart
+        ("faded", np.float64),  # the number of rewards, or the time, to which the factors are discounted
+        ("now", np.float64),  # the latest time that was given
         ("waits", np.int64),  # 1 while a refit is due
-        ("rule", np.int64),  # RANDOMISED or UCB
+        ("rule", np.int64),  # RANDOMISED, UCB, TS or THEORY
+        ("floor", np.float64),  # draws of RANDOMISED are at least this
         ("boldness", np.float64),  # the scale of draws, or of the square root of ln t
         ("constant", np.int64),  # 1 where the last coordinate is a constant that the features do not span
+        ("unit", np.float64),  # what features that come with requests are multiplied by
         ("centre", np.float64),  # of the rewards
         ("noise", np.float64),  # R; 0 before rewards have differed
         ("scatter", np.float64),  # standard deviation of rewards, of which every arm has the same share
         ("ridge", np.float64),  # rho, of the shared coefficients
         ("own_ridge", np.float64),  # c, of the arms' own
-        ("half_life", np.float64),  # in rewards; infinite where nothing is forgotten
+        ("half_life", np.float64),  # in rewards or seconds; infinite where nothing is forgotten
+        ("timed", np.int64),  # 1 where it is in seconds
         ("given_noise", np.float64),  # NaN: learned
         ("given_ridge", np.float64),
         ("given_share", np.float64),  # of the prior variance that is the arms' own: rho/(rho + c)
+        ("delta", np.float64),  # the next three are THEORY's
+        ("theta_norm", np.float64),
+        ("own_norm", np.float64),
     ]
 )
 
@@ -57,6 +67,10 @@ class HybridState(NamedTuple):
     inverse: Annotated[Floats, "n p p"]
     shared: Annotated[Floats, "k p r"]
     shared_inverse: Annotated[Floats, "k s s"]
+    shared_factor: Annotated[Floats, "t s s"]  # TS: the triangular factor of the cluster's precision; else t = 0
+    logdet: Annotated[Floats, "k"]  # by how much ln det of the cluster's whole precision is above the prior's
+    gone: Annotated[Floats, "g g"]  # arms that came with requests and were dropped: what they tell the shared part
+    moments: Annotated[Floats, "h h"]  # and the factor of all their rows; both of size 0 where arms are fixed
     scale: Annotated[Floats, "p"]
     active: Annotated[NDArray[np.bool_], "n"]
     level: Annotated[NDArray[Any], "1", LEVEL]

@@ -79,7 +79,7 @@ class Question(NamedTuple):
         if self.state.level["constant"][0]:
             coordinates = coordinates.copy()
             coordinates[:, -1] = constants[1]
-        return Spectra.of(self.state.factors, self.state.counts, self.units._replace(scale=scale)), coordinates
+        return Spectra.of(self.state, self.units._replace(scale=scale), coordinates), coordinates
 
     def _ridges(self, own: float) -> list[float]:
         if not math.isnan(self.ridge):
@@ -127,6 +127,15 @@ def learn(state: HybridState, units: Units) -> Learned:
         near = np.clip(best.own_ridge * STEP ** np.array([-1.0, 1.0]), SMALLEST, LARGEST)
         best = max(best, question.answer(best.constants, near), key=lambda one: one.evidence)
     return best
+
+
+def held(state: HybridState, units: Units) -> Learned:
+    """The noise and the centre, with ridges and constants as they are."""
+    level = state.level[0]
+    ridge, own = float(level["ridge"]), float(level["own_ridge"])
+    question = Question(state, units, float(level["given_noise"]), ridge, math.nan)
+    constants = (float(state.scale[-1]), float(state.coordinates[0, -1]) if level["constant"] else 1.0)
+    return question.answer(constants, np.array([own]))
 
 
 def _fixed_own(ridge: float, share: float) -> float | None:

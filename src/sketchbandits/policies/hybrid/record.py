@@ -30,6 +30,7 @@ def record(state: HybridState, arm: int, x: Floats, reward: float) -> None:
     ``push = c g x z``, ``h = A_0^-1 push``, ``D = 1 + u g``, ``D' = D + push h = 1 + u spread u`` and ``e`` what the
     prediction missed. The coefficients of arm b have the covariance w with that, ``spread u`` for the arm itself and
     ``c A_b^-1 H z_b`` for others, H being h as a matrix: they move by ``w e/D'``, their spread by ``-w w'/D'``.
+    A reward that counts for less or more has ``x``, its constant with it, and ``reward`` multiplied by one number.
     """
     level, k = state.level[0], state.cluster[arm]
     p, r = state.shared.shape[1:]
@@ -40,7 +41,7 @@ def record(state: HybridState, arm: int, x: Floats, reward: float) -> None:
     rotate_in(state.factors[arm], row)
     own, inverse = state.own[arm], state.inverse[arm]
     g, w = np.empty(p), np.empty(p)
-    D, e = 1.0, reward - level["centre"]
+    D, e = 1.0, reward - level["centre"] * x[p - 1]
     for i in range(p):
         g[i] = np.dot(inverse[i], u)
         w[i] = np.dot(state.spread[arm, i], u)
@@ -48,6 +49,13 @@ def record(state: HybridState, arm: int, x: Floats, reward: float) -> None:
         e -= u[i] * own[i]
     h = np.empty((p, r))
     total = D + move_shared(state.shared[k], state.shared_inverse[k], g, state.coordinates[arm], D, e, level, h)
+    if state.shared_factor.shape[0] > 0:
+        push = np.empty(p * r)
+        for i in range(p):
+            for j in range(r):
+                push[i * r + j] = level["own_ridge"] * g[i] * state.coordinates[arm, j] / np.sqrt(D)
+        rotate_in(state.shared_factor[k], push)
+    state.logdet[k] += np.log(total)
     move_arm(own, state.spread[arm], w, e, total)
     for i in range(p):
         for j in range(p):

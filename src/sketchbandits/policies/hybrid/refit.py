@@ -1,42 +1,55 @@
-"""A refit: what is learned, then every fit from the arms' own factors, exactly. O(N p^3 + K (p r)^3 + N p^2 r^2)."""
+"""A refit: what is learned, then every fit from the arms' own factors, exactly. O(N p^3 + K (p r)^3 + N p^2 r^2).
+
+Refits that also learn follow at numbers of rewards that grow by a quarter. Where rewards are forgotten there are at
+least twenty refits per half-life, and every fourth of them learns: searching costs about twenty times a fit.
+"""
 
 import math
 
 import numpy as np
 
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.policies.hybrid.layout import RANDOMISED, HybridState
-from sketchbandits.policies.hybrid.learning import OWN_PRIOR, RIDGE_PRIOR, Learned, learn
-from sketchbandits.policies.hybrid.statistics import Spectra, Units, scatter_of, shared_fits, units_of
+from sketchbandits.policies.hybrid.layout import RANDOMISED, THEORY, HybridState
+from sketchbandits.policies.hybrid.learning import OWN_PRIOR, RIDGE_PRIOR, Learned, held, learn
+from sketchbandits.policies.hybrid.statistics import Spectra, Units, all_factors, scatter_of, shared_fits, units_of
 
 BOLDNESS = 1.5  # the scale of draws where every round is the same
-LESS_BOLD = 0.25  # where contexts vary around 0: they explore by themselves
+LESS_BOLD = 0.7  # how much less where contexts vary around 0: they explore by themselves
+FLOOR = 0.5  # the least draw there: users who come once are not worth a round without any exploration
 EVERY = 8  # rewards after each of which a refit follows
-PER_HALF_LIFE = 20
-AT_A_TIME = 512  # arms
-RENEWED = ("coordinates", "own", "spread", "inverse", "shared", "shared_inverse", "scale", "level")
-SMALLEST = 1e-100  # what has faded below it is forgotten
 GROWTH = 1.25  # of their number between later refits
+PER_HALF_LIFE = 20
+UNLEARNED = 3  # refits between two that learn, where rewards are forgotten
+AT_A_TIME = 512  # arms
+RENEWED = (
+    *("factors", "gone", "moments", "coordinates", "own", "spread", "inverse", "shared"),
+    *("shared_inverse", "shared_factor", "logdet", "scale", "level"),
+)
+SMALLEST = 1e-100  # what has faded below it is forgotten
 
 
-def refit(state: HybridState) -> None:
+def refit(state: HybridState, factors: Floats | None = None) -> None:
     """Forget, learn, and fit; where rewards have not differed yet, what is given or the middle of the prior.
 
-    All is computed on copies first: an interrupt leaves the fit that there was.
+    All is computed on copies first: an interrupt leaves the fit that there was. ``factors``: start from these instead,
+    as if the world had begun when they had.
     """
     trial = state._replace(**{name: getattr(state, name).copy() for name in RENEWED})
-    if np.isfinite(state.level["half_life"][0]):
-        trial = trial._replace(factors=state.factors.copy())
-    fade(trial)
-    units = units_of(trial.factors)
     level = trial.level[0]
-    known = learn(trial, units) if _differ(trial, units) else _prior(trial)
+    if factors is not None:
+        trial.factors[:] = factors
+        level["learns"] = level["samples"]
+    fade(trial)
+    if trial.gone.size:
+        _unit(trial)
+    units = _units(trial)
+    known = _known(trial, units)
     units.scale[-1] = known.constants[0]
     level["noise"], level["ridge"], level["own_ridge"] = known.noise, known.ridge, known.own_ridge
     level["scatter"] = scatter_of(trial.factors, trial.counts) if math.isnan(level["given_noise"]) else 0.0
     level["centre"] = units.mean + known.shift
     if level["rule"] == RANDOMISED:
-        level["boldness"] = BOLDNESS - LESS_BOLD * units.variety
+        level["floor"], level["boldness"] = FLOOR * units.variety, BOLDNESS - LESS_BOLD * units.variety
     if level["constant"]:
         trial.coordinates[:, -1] = known.constants[1]
     trial.scale[:] = units.scale
@@ -46,26 +59,61 @@ def refit(state: HybridState) -> None:
             old[...] = new
 
 
+def _unit(state: HybridState) -> None:
+    """Features that come with requests get mean square 1 over the arms that are kept."""
+    features = state.coordinates[:, :-1]
+    kept = (state.counts > 0) & features.any(axis=1)
+    square = float((features[kept] ** 2).sum(axis=1).mean()) if kept.any() else 0.0
+    if square > 0.0:
+        features /= np.sqrt(square)
+        state.level["unit"] /= np.sqrt(square)
+
+
+def _units(state: HybridState) -> Units:
+    """A guarantee is about the user's own units: nothing is scaled or centred there, and contexts get no constant."""
+    if state.level[0]["rule"] != THEORY:
+        return units_of(all_factors(state))
+    return Units(np.ones(state.scale.size), 0.0, 0.0)
+
+
+def _known(state: HybridState, units: Units) -> Learned:
+    level = state.level[0]
+    if level["rule"] == THEORY:
+        given = (float(level[name]) for name in ("given_noise", "ridge", "own_ridge"))
+        return Learned(*given, 0.0, (float(units.scale.size == 1), 1.0), 0.0)
+    if not _differ(state, units):
+        return _prior(state)
+    if level["samples"] >= level["learns"] or level["unlearned"] >= UNLEARNED:
+        return learn(state, units)
+    return held(state, units)
+
+
 def settled(state: HybridState) -> None:
     """The refit is done: when the next one follows, at least `PER_HALF_LIFE` times per half-life."""
     level = state.level[0]
-    n = int(level["samples"])
-    due = n + 1 if n < EVERY else math.ceil(GROWTH * n)
-    level["due"], level["waits"] = min(due, n + max(1.0, level["half_life"] / PER_HALF_LIFE)), 0
+    n, new = int(level["samples"]), int(level["samples"] - level["since"])
+    if n >= level["learns"] or level["unlearned"] >= UNLEARNED:
+        level["learns"], level["unlearned"] = n + 1 if new < EVERY else level["since"] + math.ceil(GROWTH * new), 0
+    else:
+        level["unlearned"] += 1
+    sooner = math.inf if level["timed"] else n + max(1.0, level["half_life"] / PER_HALF_LIFE)
+    level["due"], level["waits"] = min(level["learns"], sooner), 0
 
 
 def fade(state: HybridState) -> None:
     """Let what was recorded count for less, by half for every half-life since the last time."""
     level = state.level[0]
-    since = level["samples"] - level["faded"]
-    if since > 0 and np.isfinite(level["half_life"]):
-        state.factors[:] *= 2.0 ** (-0.5 * since / level["half_life"])
-        state.factors[np.abs(state.factors) < SMALLEST] = 0.0
-    level["faded"] = level["samples"]
+    now = level["now"] if level["timed"] else float(level["samples"])
+    since = now - level["faded"]
+    if since > 0.0 and np.isfinite(level["half_life"]):
+        for factor in (state.factors, state.gone, state.moments):
+            factor *= 2.0 ** (-0.5 * since / level["half_life"])
+            factor[np.abs(factor) < SMALLEST] = 0.0
+    level["faded"] = now
 
 
 def _differ(state: HybridState, units: Units) -> bool:
-    seen = Spectra.of(state.factors, state.counts, units)
+    seen = Spectra.of(state, units, state.coordinates)
     return seen.total > 1e-24 * seen.weight * units.mean**2
 
 
@@ -80,7 +128,7 @@ def _prior(state: HybridState) -> Learned:
 def fit(state: HybridState, units: Units, shift: float) -> None:
     """Every arm's coefficients, their spread and its inverse precision, and every cluster's, for the present ridges."""
     rho, c = (float(state.level[0][name]) for name in ("ridge", "own_ridge"))
-    seen = Spectra.of(state.factors, state.counts, units)
+    seen = Spectra.of(state, units, state.coordinates)
     p, r = state.shared.shape[1:]
     own_precision = seen.singular**2 + c
     state.inverse[:] = np.eye(p) / c
@@ -89,9 +137,13 @@ def fit(state: HybridState, units: Units, shift: float) -> None:
     state.own[:] = 0.0
     state.own[seen.arms] = np.einsum("nki,nk->ni", seen.right, seen.singular * target / own_precision)
     state.shared[:], state.shared_inverse[:] = 0.0, np.eye(p * r) / rho
+    state.shared_factor[:], state.logdet[:] = np.sqrt(rho) * np.eye(p * r), 0.0
     for k, found in shared_fits(seen, state.coordinates, state.cluster, c).items():
         rewards, ones = found.coefficients(rho)
         state.shared[k], state.shared_inverse[k] = rewards - shift * ones, found.inverse(rho)
+        state.logdet[k] = found.logdet(rho) + np.log1p(found.seen.singular**2 / c).sum()
+        if len(state.shared_factor):
+            state.shared_factor[k] = found.factor(rho)
     for k in range(len(state.shared)):
         _share(state, k, c)
 

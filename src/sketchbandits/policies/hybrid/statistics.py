@@ -6,6 +6,8 @@ With ``T = U S W'`` the factor of an arm (scaled contexts) and c its own ridge, 
     A_0 = rho I + sum H x zz'                the cluster's precision, one eigen-decomposition for all rho
     left = sum d (U't - s W'm)^2 + rho |phi|^2 + rest        the least penalised sum of squares, m = Phi z
 
+Arms that came with requests and were dropped have left rows ``sqrt(d) (U't, s W' x z)``, whose squares are added.
+
 All are sums of positive terms. The centre of the rewards has a flat prior: every target comes twice, as rewards and as
 ones, and the centre is the multiple of the ones that leaves least.
 """
@@ -15,6 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from sketchbandits.kernels.linalg import Floats, Ints
+from sketchbandits.policies.hybrid.layout import HybridState
 
 
 class Units(NamedTuple):
@@ -41,6 +44,11 @@ def units_of(factors: Floats) -> Units:
     return Units(scale, float(np.einsum("ni,ni->", factors[:, :, p - 1], factors[:, :, p]) / weight), variety)
 
 
+def all_factors(state: HybridState) -> Floats:
+    """The factors of all arms, those that were dropped together as one more."""
+    return np.concatenate([state.factors, state.moments[None]]) if state.moments.size else state.factors
+
+
 def scatter_of(factors: Floats, counts: Ints) -> float:
     """The standard deviation of rewards if every arm with any had the same share of them."""
     own = factors[counts > 0]
@@ -63,18 +71,24 @@ class Spectra(NamedTuple):
     rest: float  # the squares that no coefficients explain
     total: float  # the squares of all rewards, less their mean
     weight: float  # how many rewards
+    gone: Floats  # (g, p r), what dropped arms tell the shared part
+    gone_targets: Floats  # (2, g)
 
     @classmethod
-    def of(cls, factors: Floats, counts: Ints, units: Units) -> Self:
-        """From the factors, in units of ``units``."""
-        p, arms = units.scale.size, np.flatnonzero(counts)
-        chosen = factors[arms]
+    def of(cls, state: HybridState, units: Units, coordinates: Floats) -> Self:
+        """From the factors, in units of ``units`` and for these ``coordinates``."""
+        p, arms = units.scale.size, np.flatnonzero(state.counts)
+        chosen = state.factors[arms]
         left, singular, right = np.linalg.svd(chosen[:, :p, :p] * units.scale)
         ones = chosen[:, :p, p - 1]
         rewards = chosen[:, :p, p] - units.mean * ones
         targets = np.stack([np.einsum("nij,ni->nj", left, column) for column in (rewards, ones)])
         rest = float((chosen[:, p, p] ** 2).sum())
-        return cls(arms, singular, right, targets, rest, rest + float((rewards**2).sum()), float((ones**2).sum()))
+        everything = all_factors(state)
+        weight = float((everything[:, :, p - 1] ** 2).sum())
+        total = float(((everything[:, :, p] - units.mean * everything[:, :, p - 1]) ** 2).sum())
+        gone, gone_targets = _gone(state, units, coordinates)
+        return cls(arms, singular, right, targets, rest, total, weight, gone, gone_targets)
 
     def within(self, rows: Floats) -> Self:
         """Some of the arms."""
@@ -84,6 +98,18 @@ class Spectra(NamedTuple):
             right=self.right[rows],
             targets=self.targets[:, rows],
         )
+
+
+def _gone(state: HybridState, units: Units, coordinates: Floats) -> tuple[Floats, Floats]:
+    """The rows of dropped arms in present units, and their targets."""
+    r = coordinates.shape[1]
+    s = units.scale.size * r
+    if not state.gone.size:
+        return np.zeros((0, s)), np.zeros((2, 0))
+    columns = np.full(r, float(state.level[0]["unit"]))
+    columns[-1] = coordinates[0, -1]  # the constant, the same for all arms
+    rows, ones = state.gone[:, :s] * np.kron(units.scale, columns), state.gone[:, s]
+    return rows, np.stack([state.gone[:, s + 1] - units.mean * ones, ones])
 
 
 class SharedFit(NamedTuple):
@@ -107,9 +133,9 @@ class SharedFit(NamedTuple):
             for j in range(i + 1):
                 sums[i, :, j] = coordinates.T @ (H[:, i, j, None] * coordinates)
                 sums[j, :, i] = sums[i, :, j]
-        values, vectors = np.linalg.eigh(sums.reshape(p * r, p * r))
+        values, vectors = np.linalg.eigh(sums.reshape(p * r, p * r) + seen.gone.T @ seen.gone)
         pulls = np.einsum("nki,nk,tnk->tni", seen.right, damp * seen.singular, seen.targets)
-        along = np.einsum("tni,nj->tij", pulls, coordinates).reshape(2, -1) @ vectors
+        along = (np.einsum("tni,nj->tij", pulls, coordinates).reshape(2, -1) + seen.gone_targets @ seen.gone) @ vectors
         return cls(seen, coordinates, damp, np.maximum(values, 0.0), vectors, along)
 
     def coefficients(self, ridge: float) -> Floats:
@@ -122,13 +148,19 @@ class SharedFit(NamedTuple):
         result: Floats = (self.vectors / (self.values + ridge)) @ self.vectors.T
         return result
 
+    def factor(self, ridge: float) -> Floats:
+        """The triangular factor of ``A_0``."""
+        result: Floats = np.linalg.qr(np.sqrt(self.values + ridge)[:, None] * self.vectors.T, mode="r")
+        return result
+
     def products(self, ridge: float) -> Floats:
         """The 2 x 2 products of what the fit leaves of rewards and ones."""
         phi = self.coefficients(ridge)
         means = np.einsum("nj,tij->tni", self.coordinates, phi)
         off = self.seen.targets - self.seen.singular * np.einsum("nki,tni->tnk", self.seen.right, means)
         left, flat = (off * np.sqrt(self.damp)).reshape(2, -1), phi.reshape(2, -1)
-        result: Floats = left @ left.T + ridge * (flat @ flat.T)
+        gone = self.seen.gone_targets - flat @ self.seen.gone.T
+        result: Floats = left @ left.T + gone @ gone.T + ridge * (flat @ flat.T)
         return result
 
     def logdet(self, ridge: float) -> float:
@@ -140,7 +172,7 @@ def shared_fits(seen: Spectra, coordinates: Floats, cluster: Ints, own_ridge: fl
     """Of every cluster that has rewards."""
     labels = cluster[seen.arms]
     fits = {}
-    for k in np.unique(labels).tolist():
+    for k in [0] if len(seen.gone) else np.unique(labels).tolist():  # arms that come with requests are one cluster
         part = seen.within(labels == k)
         fits[k] = SharedFit.of(part, coordinates[part.arms], own_ridge)
     return fits
