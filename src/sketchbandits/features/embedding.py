@@ -12,9 +12,10 @@ from sketchbandits import validate
 from sketchbandits.features.column import Column, Writer
 from sketchbandits.features.values import missing, refused
 from sketchbandits.kernels.linalg import ROUNDING, Floats, matvec
+from sketchbandits.kernels.threads import one_blas_thread
 from sketchbandits.validate import LARGEST
 
-MOST_NUMBERS = 4_194_304  # of a projection: 32 MiB
+MOST_NUMBERS = 1_048_576  # of a projection: 8 MiB, whose random directions take about a second
 RANK = 1e-10  # a variance below this share of the largest is rounding noise
 
 
@@ -82,7 +83,8 @@ class Embedding(Column):
         mean = data.mean(axis=0)
         unit = float(np.abs(data - mean).max())  # squares of large numbers would overflow
         centred = (data - mean) / (unit or 1.0)
-        variances, directions = np.linalg.eigh(centred.T @ centred / len(data))
+        with one_blas_thread():
+            variances, directions = np.linalg.eigh(centred.T @ centred / len(data))
         kept = np.flatnonzero(variances > max(RANK * variances[-1], 0.0))[::-1][:size]
         if not kept.size or unit <= ROUNDING * float(np.abs(data).max()):
             return None
@@ -169,7 +171,8 @@ def orthonormal(size: int, length: int, seed: int) -> Floats:
     """
     raw = np.random.Philox(key=seed).random_raw(size * length).astype(np.uint64)
     draws = (raw >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
-    q, r = np.linalg.qr(draws.reshape(size, length).T)
+    with one_blas_thread():  # others would wait for each other, on a busy machine for seconds
+        q, r = np.linalg.qr(draws.reshape(size, length).T)
     return np.ascontiguousarray((q * np.where(np.diag(r) < 0.0, -1.0, 1.0)).T)
 
 

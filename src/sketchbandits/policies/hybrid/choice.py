@@ -12,7 +12,7 @@ from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.counter import normals
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.hybrid.layout import RANDOMISED, THEORY, TS, HybridState
-from sketchbandits.policies.hybrid.sampling import SAMPLES, drawn_sample, sample_round, sampled
+from sketchbandits.policies.hybrid.sampling import drawn_sample, sample_round, sampled
 from sketchbandits.policies.pending.rule import Mask, draw_round
 
 GRID = 2.0**40

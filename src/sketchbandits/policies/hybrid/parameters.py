@@ -89,7 +89,9 @@ def _guarantee(given: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f'{name} must be given for explore="theory", got None')
     for name in ("half_life", "feature_dim"):
         if given[name] is not None:
-            raise ValueError(f'{name} must be None for explore="theory", which has no guarantee then, got {given[name]!r}')
+            raise ValueError(
+                f'{name} must be None for explore="theory", which has no guarantee then, got {given[name]!r}'
+            )
     if given["arms"] is None:
         raise ValueError('arms must be given for explore="theory", got None')
     return {

@@ -33,12 +33,13 @@ from sketchbandits.features import Features
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies import rounds
 from sketchbandits.policies.guard import exclusive
-from sketchbandits.policies.hybrid.choice import SAMPLES, decide, lines, predict, sample_winner, unit_of, zeta
+from sketchbandits.policies.hybrid.choice import decide, lines, predict, sample_winner, unit_of, zeta
 from sketchbandits.policies.hybrid.envelope import interval_probabilities
 from sketchbandits.policies.hybrid.layout import RANDOMISED, TS, HybridState
 from sketchbandits.policies.hybrid.parameters import checked_settings, given_arms
 from sketchbandits.policies.hybrid.requests import RequestModel, checked_id
 from sketchbandits.policies.hybrid.rounds import refit_now, user_loop
+from sketchbandits.policies.hybrid.sampling import SAMPLES
 from sketchbandits.policies.inputs import checked_arms
 from sketchbandits.policies.pending.rule import Mask
 
@@ -181,7 +182,7 @@ class HybridCSLB(RequestModel):
         prices = _prices(cost, among.size)
         number = int(state.level["samples"][0]) + self._waiting(pending)
         if decision is not None:
-            number = validate.whole("decision", decision, least=0, most=2**39)
+            number = _decision(decision)
         picks = np.empty(size, np.int64)
         decide(state, x, number, prices, among, picks)
         chosen = picks if ids is None else [ids[i] for i in picks.tolist()]
@@ -233,9 +234,7 @@ class HybridCSLB(RequestModel):
             decide(state, x, first + i, prices, allowed.copy(), picks[i : i + 1])
         return picks if ids is None else [ids[i] for i in picks.tolist()]
 
-    def update(
-        self, arm: Any, reward: float, *, context: Context = None, features: Any = None, at: Any = None
-    ) -> None:
+    def update(self, arm: Any, reward: float, *, context: Context = None, features: Any = None, at: Any = None) -> None:
         """Record ``reward`` for ``arm`` and the ``context`` that it was chosen for: any arm, any time, any order.
 
         ``features``: of an arm that came with a request; may be left out while its id has a fit of its own, and are
@@ -272,7 +271,7 @@ class HybridCSLB(RequestModel):
         if level["rule"] == RANDOMISED:
             lines(state, x, prices, among, means, widths)
             return interval_probabilities(means, widths, float(level["floor"]), float(level["boldness"]), among)
-        number = int(level["samples"]) if decision is None else validate.whole("decision", decision, least=0, most=2**39)
+        number = int(level["samples"]) if decision is None else _decision(decision)
         if level["rule"] == TS and level["noise"] > 0.0:
             for sample in range(SAMPLES):
                 result[sample_winner(state, x, prices, among, number, 0, sample)] += 1.0 / SAMPLES
@@ -361,6 +360,10 @@ class HybridCSLB(RequestModel):
         if self.context_dim is None:
             rounds.renew_choice(self.state)
         return chosen
+
+
+def _decision(number: int) -> int:
+    return validate.whole("decision", number, least=0, most=2**39)
 
 
 def _prices(cost: ArrayLike | None, size: int) -> Floats:

@@ -79,8 +79,8 @@ def _units(state: HybridState) -> Units:
 def _known(state: HybridState, units: Units) -> Learned:
     level = state.level[0]
     if level["rule"] == THEORY:
-        given = (float(level[name]) for name in ("given_noise", "ridge", "own_ridge"))
-        return Learned(*given, 0.0, (float(units.scale.size == 1), 1.0), 0.0)
+        noise, ridge, own = (float(level[name]) for name in ("given_noise", "ridge", "own_ridge"))
+        return Learned(noise, ridge, own, 0.0, (float(units.scale.size == 1), 1.0), 0.0)
     if not _differ(state, units):
         return _prior(state)
     if level["samples"] >= level["learns"] or level["unlearned"] >= UNLEARNED:

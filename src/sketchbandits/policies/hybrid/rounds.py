@@ -1,4 +1,4 @@
-"""Rounds of the hybrid policy: with a context each, and without (`policies.rounds`); with one copy, or two (`watch`)."""
+"""Rounds of the hybrid policy: with a context each or without (`policies.rounds`), with one copy or two (`watch`)."""
 
 from typing import Any
 

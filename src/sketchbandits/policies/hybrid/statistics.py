@@ -150,8 +150,8 @@ class SharedFit(NamedTuple):
 
     def factor(self, ridge: float) -> Floats:
         """The triangular factor of ``A_0``."""
-        result: Floats = np.linalg.qr(np.sqrt(self.values + ridge)[:, None] * self.vectors.T, mode="r")
-        return result
+        root = np.sqrt(self.values + ridge)[:, None] * self.vectors.T
+        return np.asarray(np.linalg.qr(root, mode="r"))
 
     def products(self, ridge: float) -> Floats:
         """The 2 x 2 products of what the fit leaves of rewards and ones."""

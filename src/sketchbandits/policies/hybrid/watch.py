@@ -100,4 +100,3 @@ def settled_watched(state: WatchedState) -> None:
     if main["waits"] == 1:
         settled(state.main)
     settled(state.fast)
-
