@@ -1,9 +1,9 @@
 """Which arm for a context: every arm's mean and width, the draw of a decision, and what it makes of them.
 
-With one draw ``zeta = floor + boldness |N(0, 1)|`` for all arms the scores ``mean + zeta width`` are lines in zeta: the arm that is chosen for
-each zeta is their upper envelope (`envelope`). Before costs, means and widths are rounded to multiples of 2^-40 of the
-largest: lines that differ by rounding errors only are then equal, and the one with the lowest index is chosen, so that
-an arm that is never on the envelope is never chosen.
+With one draw ``zeta = floor + boldness |N(0, 1)|`` for all arms the scores ``mean + zeta width`` are lines in zeta: the
+arm that is chosen for each zeta is their upper envelope (`envelope`). Before costs, means and widths are rounded to
+multiples of 2^-40 of the largest: lines that differ by rounding errors only are then equal, and the one with the lowest
+index is chosen, so that an arm that is never on the envelope is never chosen.
 """
 
 import numpy as np
