@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sketchbandits.features import Features
 from sketchbandits.partition.partition import Partition
 from sketchbandits.policies import (
     CBRAP,
@@ -36,6 +37,7 @@ __all__ = [
     "AssumptionWarning",
     "DBSLinUCB",
     "Diagnostics",
+    "Features",
     "HybridCSLB",
     "LinTS",
     "LinUCB",
