@@ -103,7 +103,7 @@ def new_copy(groups: Groups, p: int, settings: dict[str, Any], key: NDArray[np.u
 def _level(groups: Groups, p: int, settings: dict[str, Any]) -> NDArray[Any]:
     level, half_life = np.zeros(1, LEVEL), half_life_of(settings["half_life"])
     level["rule"], level["boldness"] = RULES[settings["explore"]], 1.0
-    level["constant"], level["unit"] = groups.constant, 1.0
+    level["constant"], level["unit"], level["shortest"] = groups.constant, 1.0, math.inf
     level["half_life"], level["timed"], level["now"] = half_life.length, half_life.timed, -math.inf
     for name, given in GIVEN.items():
         level[name] = math.nan if settings[given] is None else settings[given]

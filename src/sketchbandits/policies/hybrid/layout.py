@@ -27,6 +27,7 @@ LEVEL = np.dtype(
         ("rule", np.int64),  # RANDOMISED, UCB, TS or THEORY
         ("floor", np.float64),  # draws of RANDOMISED are at least this
         ("boldness", np.float64),  # the scale of draws, or of the square root of ln t
+        ("shortest", np.float64),  # the least squared length of a context, without its constant
         ("constant", np.int64),  # 1 where the last coordinate is a constant that the features do not span
         ("unit", np.float64),  # what features that come with requests are multiplied by
         ("centre", np.float64),  # of the rewards

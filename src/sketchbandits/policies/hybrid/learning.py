@@ -10,7 +10,8 @@ have mean square 1.
 
 **Search** A grid over c, around the last value once there are some rewards, and over rho; one eigen-decomposition per c
 and cluster serves all rho. Then each constant is tried the other way, then c once more at half steps. A constant is an
-intercept of each arm, or of what a context means for all arms: it costs regret where there is none.
+intercept of each arm, or of what a context means for all arms: it costs regret where there is none. That of contexts is
+kept where some of them are nearly zero, such as those of the users that a coding by indicators leaves out.
 """
 
 import math
@@ -29,6 +30,7 @@ STEP = math.sqrt(10.0)
 RIDGES = STEP ** np.arange(-2.0, 11.0)
 OWN_RIDGES = STEP ** np.arange(-2.0, 13.0, 2.0)
 NARROW = 100  # rewards from which the search begins at the last value
+SHORT = 0.01  # squared lengths of contexts, over their mean, that are nearly nothing
 SMALLEST, LARGEST = 1e-6, 1e12  # ridges
 
 
@@ -114,19 +116,28 @@ def learn(state: HybridState, units: Units) -> Learned:
     """The noise, ridges, centre and constants that are most likely, with those that were given."""
     level = state.level[0]
     given = [float(level[name]) for name in ("given_noise", "given_ridge", "given_share")]
-    now = (float(state.scale[-1]), float(state.coordinates[0, -1]) if level["constant"] else 1.0)
+    needed = _constant_is_needed(state, units)
+    context = 1.0 if needed else float(state.scale[-1])
+    now = (context, float(state.coordinates[0, -1]) if level["constant"] else 1.0)
     question = Question(state, units, *given)
     fixed = _fixed_own(*given[1:])
     owns = np.array([fixed]) if fixed is not None else OWN_RIDGES
     if fixed is None and level["samples"] >= NARROW:
         owns = np.clip(float(level["own_ridge"]) * STEP ** np.array([-2.0, 0.0, 2.0]), SMALLEST, LARGEST)
     best = question.answer(now, owns)
-    for constants in _others(now, len(units.scale) > 1, bool(level["constant"])):
+    for constants in _others(now, not needed, bool(level["constant"])):
         best = max(best, question.answer(constants, np.array([best.own_ridge])), key=lambda one: one.evidence)
     if fixed is None:
         near = np.clip(best.own_ridge * STEP ** np.array([-1.0, 1.0]), SMALLEST, LARGEST)
         best = max(best, question.answer(best.constants, near), key=lambda one: one.evidence)
     return best
+
+
+def _constant_is_needed(state: HybridState, units: Units) -> bool:
+    """Whether there are contexts of which nothing is left without a constant: no arm would be explored for them."""
+    if len(units.scale) == 1:
+        return True
+    return bool(state.level[0]["shortest"] * units.scale[0] ** 2 < SHORT)
 
 
 def held(state: HybridState, units: Units) -> Learned:

@@ -11,7 +11,8 @@ from sketchbandits.policies.hybrid.building import RULES, Shape, check_memory
 from sketchbandits.policies.hybrid.half_life import half_life_of
 from sketchbandits.policies.hybrid.requests import MAX_ARMS
 
-LEAST = 1e-9  # share or ridge that can be given
+LEAST, LARGEST = 1e-8, 1e8  # ridges that can be given; beyond them fits lose their digits
+LEAST_SHARE = 1e-9
 DELTA = 0.01
 
 
@@ -21,12 +22,13 @@ def checked_settings(given: dict[str, Any]) -> dict[str, Any]:
         "explore": validate.option("explore", given["explore"], tuple(RULES)),
         "sketch_size": _whole(given, "sketch_size"),
         "noise": None if given["noise"] is None else validate.positive("noise", given["noise"]),
-        "ridge": None if given["ridge"] is None else _within("ridge", given["ridge"], LEAST, 1.0 / LEAST),
+        "ridge": None if given["ridge"] is None else _within("ridge", given["ridge"], LEAST, LARGEST),
         "own_share": _share(given["own_share"]),
         "half_life": given["half_life"],
         "counted": is_count(given["arms"]),
     }
     half_life_of(given["half_life"])
+    _check_own_ridge(settings)
     settings["context_features"], settings["context_dim"] = _schema(given, "context_features", "context_dim")
     settings["arm_features"], dim = _schema(given, "arm_features", "feature_dim")
     settings["feature_dim"] = dim if given["arms"] is None else None
@@ -45,7 +47,14 @@ def _whole(given: dict[str, Any], name: str) -> int | None:
 
 
 def _share(value: Any) -> float | None:
-    return None if value is None else _within("own_share", value, LEAST, 1.0 - LEAST)
+    return None if value is None else _within("own_share", value, LEAST_SHARE, 1.0 - LEAST_SHARE)
+
+
+def _check_own_ridge(settings: dict[str, Any]) -> None:
+    ridge, share = settings["ridge"], settings["own_share"]
+    if ridge is not None and share is not None and ridge * (1.0 - share) / share < LEAST:
+        most = 1.0 / (1.0 + LEAST / ridge)
+        raise ValueError(f"own_share must be at most {most:.12g} with ridge={ridge:g}, got {share!r}")
 
 
 def _schema(given: dict[str, Any], name: str, dim_name: str) -> tuple[dict[str, Any] | None, int | None]:

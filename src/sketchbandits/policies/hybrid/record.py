@@ -6,6 +6,8 @@ from sketchbandits.kernels.compiled import kernel
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.hybrid.layout import HybridState
 
+LARGEST_STEP = 1e6  # a step by this factor costs six digits: a refit follows
+
 
 @kernel
 def rotate_in(factor: Floats, row: Floats) -> None:
@@ -34,10 +36,12 @@ def record(state: HybridState, arm: int, x: Floats, reward: float) -> None:
     """
     level, k = state.level[0], state.cluster[arm]
     p, r = state.shared.shape[1:]
-    row, u = np.empty(p + 1), np.empty(p)
+    row, u, length = np.empty(p + 1), np.empty(p), 0.0
     for i in range(p):
         row[i], u[i] = x[i], x[i] * state.scale[i]
+        length += x[i] ** 2
     row[p] = reward
+    level["shortest"] = min(level["shortest"], length / x[p - 1] ** 2 - 1.0)
     rotate_in(state.factors[arm], row)
     own, inverse = state.own[arm], state.inverse[arm]
     g, w = np.empty(p), np.empty(p)
@@ -63,6 +67,8 @@ def record(state: HybridState, arm: int, x: Floats, reward: float) -> None:
     move_others(state, arm, h, e, total)
     state.counts[arm] += 1
     level["samples"] += 1
+    if total > LARGEST_STEP:
+        level["due"] = level["samples"]
 
 
 @kernel
@@ -92,17 +98,30 @@ def move_shared(
 @kernel
 def move_others(state: HybridState, arm: int, h: Floats, e: float, total: float) -> None:
     """Move all arms of the cluster but the one that was played."""
-    k, p = state.cluster[arm], h.shape[0]
-    t, w = np.empty(p), np.empty(p)
+    k, (p, r) = state.cluster[arm], h.shape
+    c, t, w = state.level[0]["own_ridge"], np.empty(p), np.empty(p)
+    across = np.empty((r, p))
+    for i in range(p):
+        for j in range(r):
+            across[j, i] = c * h[i, j]
     for place in range(state.starts[k], state.starts[k + 1]):
         b = state.members[place]
         if b == arm:
             continue
-        for i in range(p):
-            t[i] = state.level[0]["own_ridge"] * np.dot(h[i], state.coordinates[b])
-        for i in range(p):
-            w[i] = np.dot(state.inverse[b, i], t)
+        times(across, state.coordinates[b], t)
+        times(state.inverse[b], t, w)
         move_arm(state.own[b], state.spread[b], w, e, total)
+
+
+@kernel
+def times(rows: Floats, x: Floats, out: Floats) -> None:
+    """``rows' x``, row by row, which compiles to vector instructions. For a symmetric matrix its product."""
+    for i in range(out.size):
+        out[i] = 0.0
+    for j in range(x.size):
+        factor = x[j]
+        for i in range(out.size):
+            out[i] += rows[j, i] * factor
 
 
 @kernel

@@ -20,6 +20,9 @@ from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.hybrid.layout import HybridState
 
 
+DUST = 1e-14  # what rounding leaves in directions that an arm has never seen, as a share of its largest
+
+
 class Units(NamedTuple):
     """What contexts are multiplied by, the mean reward, and how much contexts vary: 0 not at all, 1 around 0."""
 
@@ -80,6 +83,7 @@ class Spectra(NamedTuple):
         p, arms = units.scale.size, np.flatnonzero(state.counts)
         chosen = state.factors[arms]
         left, singular, right = np.linalg.svd(chosen[:, :p, :p] * units.scale)
+        singular[singular < DUST * singular[:, :1]] = 0.0
         ones = chosen[:, :p, p - 1]
         rewards = chosen[:, :p, p] - units.mean * ones
         targets = np.stack([np.einsum("nij,ni->nj", left, column) for column in (rewards, ones)])
