@@ -250,10 +250,10 @@ def dense_radius(policy, twin, k):
     rows = F[policy.state.cluster[twin.arms] == k]
     logdet = np.linalg.slogdet(rows.T @ rows + np.diag(penalty))[1] - np.log(penalty).sum()
     clusters = len(policy.state.shared)
-    delta = DELTA / ((k + 1) * (k + 2)) if clusters > 1 else DELTA
+    delta = DELTA / ((k + 2) * (k + 3)) if clusters > 1 else DELTA / 2
     given = policy.settings
     bias = twin.ridge * given["theta_norm"] ** 2 + twin.own_ridge * given["own_norm"] ** 2
-    return given["noise"] * math.sqrt(2.0 * math.log(1.0 / delta) + logdet) + math.sqrt(bias)
+    return math.sqrt(given["noise"] ** 2 * (2.0 * math.log(1.0 / delta) + logdet) + bias)
 
 
 def agree(policy, twin, context):
@@ -279,7 +279,7 @@ def test_radii_and_widths_are_those_of_the_dense_fit(shape, own_norm, prior):
     level = policy.state.level[0]
     ridge, own_ridge = float(level["ridge"]), float(level["own_ridge"])
     assert ridge == (2.0 if prior else (0.5 / 2.0) ** 2)
-    assert own_ridge == pytest.approx(2.0 * 0.7 / 0.3 if prior else (0.5 / 0.7) ** 2 if own_norm else 1e9 * ridge)
+    assert own_ridge == pytest.approx(2.0 * 0.7 / 0.3 if prior else (0.5 / 0.7) ** 2 if own_norm else 1e8)
     twin = naive.Hybrid(policy.state.coordinates, policy.state.cluster, ridge, own_ridge)
     for t in range(40):
         arm, context, reward = int(rng.integers(N)), some_context(policy, rng), float(rng.normal())

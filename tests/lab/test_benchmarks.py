@@ -81,16 +81,6 @@ def test_rounds_reports_every_target(tmp_path):
         assert row["what"] in done.stdout
 
 
-@pytest.mark.skipif(not JIT, reason="LinUCB on 72 numbers per arm takes minutes in plain Python")
-def test_practice_plays_every_contender(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["practice", "--quick", "--only", "shared", "reversal"])
-    runpy.run_path(str(BENCHMARKS / "practice.py"), run_name="__main__")
-    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [row[0].strip("| ") for row in rows] == ["shared"] * 5 + ["reversal"] * 5
-    assert {row[1] for row in rows} == {"HybridCSLB", "LinUCB shared", "LinUCB disjoint", "MultiscaleCSLB", "UCB1"}
-    assert all(0.0 < float(row[3]) < float(row[2]) for row in rows)
-
-
 def test_linucb_for_users_is_the_textbooks():
     """Ridge regressions solved anew in every round choose the same arms."""
     rng = np.random.default_rng(0)

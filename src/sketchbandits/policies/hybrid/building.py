@@ -15,6 +15,7 @@ from sketchbandits.policies.hybrid.watch import WATCH, WatchedState
 
 RULES = {"randomised": RANDOMISED, "ucb": UCB, "ts": TS, "theory": THEORY}
 NEVER = 2**62
+RIDGES = 1e-8, 1e8  # the ridges that can be given; beyond them fits lose their digits
 GIVEN = {"given_noise": "noise", "given_ridge": "ridge", "given_share": "own_share"}
 
 
@@ -116,8 +117,10 @@ def _level(groups: Groups, p: int, settings: dict[str, Any]) -> NDArray[Any]:
 
 def theory_ridges(settings: dict[str, Any]) -> tuple[float, float]:
     """Ridges that do not depend on rewards: given, or such that each norm adds as much to the radius as the noise."""
-    noise, share = settings["noise"], settings["own_share"]
-    ridge = settings["ridge"] or (noise / settings["theta_norm"]) ** 2
+    noise, share, least, most = settings["noise"], settings["own_share"], *RIDGES
+    ridge = settings["ridge"] or min(max(noise / settings["theta_norm"], least**0.5), most**0.5) ** 2
     if share is not None:
-        return ridge, ridge * (1.0 - share) / share
-    return ridge, min((noise / settings["own_norm"]) ** 2 if settings["own_norm"] else math.inf, 1e9 * ridge)
+        return ridge, min(max(ridge * (1.0 - share) / share, least), most)
+    if settings["own_norm"] == 0.0:
+        return ridge, most
+    return ridge, min(max(noise / settings["own_norm"], least**0.5), most**0.5) ** 2

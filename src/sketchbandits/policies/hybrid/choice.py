@@ -94,9 +94,12 @@ def noise_of(state: HybridState, arm: int) -> float:
 def radius(state: HybridState, k: int) -> float:
     """The radius of the ellipsoid of cluster ``k`` that holds at all times (docs/math/hybrid.md)."""
     level = state.level[0]
-    chances = np.log((k + 1.0) * (k + 2.0) / level["delta"]) if state.shared.shape[0] > 1 else -np.log(level["delta"])
+    # Half of delta is for the arms as one cluster, half for clusters, which added arms may make of it.
+    chances = np.log(2.0 / level["delta"])
+    if state.shared.shape[0] > 1:
+        chances = np.log((k + 2.0) * (k + 3.0) / level["delta"])
     bias = level["ridge"] * level["theta_norm"] ** 2 + level["own_ridge"] * level["own_norm"] ** 2
-    return level["noise"] * np.sqrt(2.0 * chances + state.logdet[k]) + np.sqrt(bias)
+    return np.sqrt(level["noise"] ** 2 * (2.0 * chances + state.logdet[k]) + bias)
 
 
 @kernel

@@ -26,7 +26,8 @@ def groups_of(arms: Floats, p: int, sketch_size: int | None, *, as_given: bool =
     """
     finish = _as_given if as_given else _with_constant
     if sketch_size is None:
-        _, sigma, directions = np.linalg.svd(arms, full_matrices=False)
+        # A guarantee holds for short arms beside long ones: there every arm counts by its direction.
+        _, sigma, directions = np.linalg.svd(_unit(arms) if as_given else arms, full_matrices=False)
         rank = int((sigma > ROUNDING * sigma[0]).sum()) if sigma.size and sigma[0] > 0.0 else 0
         if p * (rank + 1) <= MOST or rank <= 1:
             return finish(np.zeros(len(arms), np.int64), arms @ directions[:rank].T)
@@ -37,6 +38,11 @@ def groups_of(arms: Floats, p: int, sketch_size: int | None, *, as_given: bool =
         own = partition.labels == k
         coordinates[own, :rank] = arms[own] @ partition.basis(k).T
     return finish(partition.labels.astype(np.int64), coordinates)
+
+
+def _unit(arms: Floats) -> Floats:
+    norms = np.linalg.norm(arms, axis=1, keepdims=True)
+    return np.divide(arms, norms, out=np.zeros_like(arms), where=norms > 0.0)
 
 
 def _as_given(cluster: Ints, coordinates: Floats) -> Groups:

@@ -7,11 +7,11 @@ import numpy as np
 from sketchbandits import validate
 from sketchbandits.features import Features
 from sketchbandits.kernels.linalg import Floats
-from sketchbandits.policies.hybrid.building import RULES, Shape, check_memory
+from sketchbandits.policies.hybrid.building import RIDGES, RULES, Shape, check_memory
 from sketchbandits.policies.hybrid.half_life import half_life_of
 from sketchbandits.policies.hybrid.requests import MAX_ARMS
 
-LEAST, LARGEST = 1e-8, 1e8  # ridges that can be given; beyond them fits lose their digits
+LEAST, LARGEST = RIDGES
 LEAST_SHARE = 1e-9
 DELTA = 0.01
 

@@ -64,7 +64,8 @@ class HybridCSLB(RequestModel):
         frame or a list of mappings. Copied. Or a whole number: so many arms without features, each with a fit of its
         own that is shrunk towards what all have in common. None (the default) with ``feature_dim``.
     context_dim
-        The length of a context (default None: there is none, every round is the same). No constant is needed in it.
+        The length of a context (default None: there is none, every round is the same). No constant is needed in it,
+        but for ``"theory"``, which adds none.
     feature_dim
         Arms come with the request, this many features each (default None: arms are fixed): ``select(context,
         arms=ids, features=rows)`` returns an id, ``update(id, reward, context=..., features=row)`` learns from it.
@@ -87,8 +88,8 @@ class HybridCSLB(RequestModel):
     noise
         The standard deviation of rewards around their mean, in their units, > 0 (default None: learned).
     ridge
-        The ridge of what arms share, > 0, in units where contexts and features have mean square 1 (default None:
-        learned). Larger trusts the features less.
+        The ridge of what arms share, from 1e-8 to 1e8, in units where contexts and features have mean square 1, with
+        ``"theory"`` in their own units (default None: learned, or what suits the norms). Larger trusts features less.
     own_share
         The share of an arm's prior variance that is its own and not shared, in (0, 1) (default None: learned).
     delta
@@ -96,7 +97,7 @@ class HybridCSLB(RequestModel):
     theta_norm
         ``"theory"``: at least the Frobenius norm of the matrix B of rewards ``context . (B features + own_arm)``, > 0.
     own_norm
-        ``"theory"``: at least the root of the sum of the squared norms of all ``own_arm``, >= 0.
+        ``"theory"``: at least the root of the sum of the squared norms of all ``own_arm``, also of arms to come, >= 0.
     context_features
         A `Features` schema: contexts may be mappings, and ``context_dim`` is that of the schema (default None).
     arm_features
