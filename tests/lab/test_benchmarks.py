@@ -1,7 +1,6 @@
 """The benchmarks run, and their yardsticks play the same game: a yardstick that chooses other arms measures nothing."""
 
 import json
-import runpy
 import subprocess
 import sys
 from pathlib import Path
