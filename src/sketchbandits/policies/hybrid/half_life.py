@@ -20,9 +20,15 @@ class HalfLife(NamedTuple):
     watched: bool
 
 
+def plain(value: Any) -> int | str | None:
+    """A user's ``half_life``, checked, as it is saved."""
+    half_life_of(value)
+    return value if value is None or isinstance(value, str) else int(value)
+
+
 def half_life_of(value: Any) -> HalfLife:
     """What a user's ``half_life`` means."""
-    if value is None or value == "auto":
+    if value is None or (isinstance(value, str) and value == "auto"):
         return HalfLife(math.inf, False, value is not None)
     if not isinstance(value, str):
         return HalfLife(float(_whole(value)), False, False)

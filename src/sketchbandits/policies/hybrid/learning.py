@@ -125,7 +125,8 @@ def learn(state: HybridState, units: Units) -> Learned:
     if fixed is None and level["samples"] >= NARROW:
         owns = np.clip(float(level["own_ridge"]) * STEP ** np.array([-2.0, 0.0, 2.0]), SMALLEST, LARGEST)
     best = question.answer(now, owns)
-    for constants in _others(now, not needed, bool(level["constant"])):
+    # Without contexts a constant of all arms is the centre again.
+    for constants in _others(now, not needed, len(units.scale) > 1 and bool(level["constant"])):
         best = max(best, question.answer(constants, np.array([best.own_ridge])), key=lambda one: one.evidence)
     if fixed is None:
         near = np.clip(best.own_ridge * STEP ** np.array([-1.0, 1.0]), SMALLEST, LARGEST)

@@ -16,9 +16,10 @@ from sketchbandits.policies.guard import all_or_nothing, exclusive
 from sketchbandits.policies.hybrid.building import NEVER, check_memory, groups_for, new_state, shape_of
 from sketchbandits.policies.hybrid.half_life import checked_time, half_life_of
 from sketchbandits.policies.hybrid.layout import HybridState
+from sketchbandits.policies.hybrid.parameters import is_vectors
 from sketchbandits.policies.hybrid.refit import PER_HALF_LIFE
 from sketchbandits.policies.hybrid.rounds import absorb_in, batch_loop, main_of, refit_all, refit_now
-from sketchbandits.policies.hybrid.saved import check_state, complete_settings
+from sketchbandits.policies.hybrid.saved import check_settings, check_state
 from sketchbandits.policies.hybrid.watch import WatchedState
 from sketchbandits.policies.inputs import checked_arms
 from sketchbandits.policies.pending.rule import Mask
@@ -98,6 +99,8 @@ class HybridModel(Policy):
             self._learn_in(arm, x, reward, when)
 
     def _learn_in(self, arm: int, x: Floats, reward: float, when: float) -> None:
+        if self._main.level["waits"][0]:  # an interrupt came before the refit
+            refit_now(self.state)
         if self._timed:
             root = np.sqrt(self._weight(when))
             x, reward = root * x, root * reward
@@ -183,7 +186,7 @@ class HybridModel(Policy):
             raise ValueError(f"contexts must have one row of length {self.context_dim} per arm, got None")
         if size == 0:
             return np.ones((0, self._length))
-        if self.context_features is not None and not isinstance(contexts, np.ndarray):
+        if self.context_features is not None and not is_vectors(contexts):
             contexts = self.context_features.transform(contexts)
         rows = validate.matrix("contexts", contexts, columns=self.context_dim)
         if len(rows) != size:
@@ -237,6 +240,7 @@ class HybridModel(Policy):
                 _carry_over(old, copy, first)
             if watch is not None:
                 self.state.watch[:] = watch
+            self._later = None
             refit_all(self.state)
             rounds.renew_choice(self.state)
         return np.arange(first, self.n_arms)
@@ -245,7 +249,7 @@ class HybridModel(Policy):
         """New arms in the form of those there are."""
         if self.settings["counted"]:
             return np.ones((validate.whole("arms", arms), 1))
-        if self.arm_features is not None and not isinstance(arms, np.ndarray):
+        if self.arm_features is not None and not is_vectors(arms):
             arms = self.arm_features.transform(arms)
         return validate.matrix("arms", arms, columns=self.dim)
 
@@ -259,6 +263,7 @@ class HybridModel(Policy):
             raise ValueError(f"ids must leave at least one arm to play, got all {int(self.active.sum())} that are left")
         for copy in self._copies():
             copy.active[:] = left
+        self._later = None
         rounds.renew_choice(self.state)
 
     @exclusive
@@ -267,6 +272,7 @@ class HybridModel(Policy):
         key = new_key(validate.generator(seed))
         for copy in self._copies():
             copy.key[:] = key
+        self._later = None
         rounds.renew_choice(self.state)
 
     def _sums(self) -> Floats:
@@ -286,7 +292,8 @@ class HybridModel(Policy):
 
     @classmethod
     def _from_saved(cls, saved: snapshot.Saved) -> Self:
-        policy = super()._from_saved(complete_settings(saved))
+        check_settings(saved)
+        policy = super()._from_saved(saved)
         policy._read_settings()
         return policy
 
@@ -304,7 +311,7 @@ class HybridModel(Policy):
 
     def _check_indices(self, saved: snapshot.Saved) -> None:
         snapshot.within(saved, "state.choice", self.state.choice, 0, self.n_arms - 1)
-        check_state(saved, self.state, self.n_arms)
+        check_state(saved, self.state, self.arms)
 
     @classmethod
     def _state_type(cls, settings: dict[str, Any]) -> type:

@@ -1,5 +1,6 @@
 """What a user gives to `HybridCSLB`, checked together: settings for `building`, and the arms as a matrix."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,26 +9,25 @@ from sketchbandits import validate
 from sketchbandits.features import Features
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.policies.hybrid.building import RIDGES, RULES, Shape, check_memory
-from sketchbandits.policies.hybrid.half_life import half_life_of
-from sketchbandits.policies.hybrid.requests import MAX_ARMS
+from sketchbandits.policies.hybrid.half_life import plain
 
 LEAST, LARGEST = RIDGES
 LEAST_SHARE = 1e-9
 DELTA = 0.01
+MAX_ARMS = 1_000
 
 
 def checked_settings(given: dict[str, Any]) -> dict[str, Any]:
     """The settings that are saved with the policy."""
-    settings = {
+    settings: dict[str, Any] = {
         "explore": validate.option("explore", given["explore"], tuple(RULES)),
         "sketch_size": _whole(given, "sketch_size"),
         "noise": None if given["noise"] is None else validate.positive("noise", given["noise"]),
         "ridge": None if given["ridge"] is None else _within("ridge", given["ridge"], LEAST, LARGEST),
         "own_share": _share(given["own_share"]),
-        "half_life": given["half_life"],
+        "half_life": plain(given["half_life"]),
         "counted": is_count(given["arms"]),
     }
-    half_life_of(given["half_life"])
     _check_own_ridge(settings)
     settings["context_features"], settings["context_dim"] = _schema(given, "context_features", "context_dim")
     settings["arm_features"], dim = _schema(given, "arm_features", "feature_dim")
@@ -118,6 +118,13 @@ def _within(name: str, value: float, least: float, most: float) -> float:
     return number
 
 
+def is_vectors(table: Any) -> bool:
+    """Whether a table has vectors already, not records that a schema has to encode."""
+    if isinstance(table, list | tuple):
+        return len(table) > 0 and not isinstance(table[0], Mapping)
+    return isinstance(table, np.ndarray)
+
+
 def given_arms(arms: Any, settings: dict[str, Any], schema: Features | None) -> Any:
     """The matrix of arms; with requests that of the slots, which are still empty."""
     p = (settings["context_dim"] or 0) + 1
@@ -130,7 +137,7 @@ def given_arms(arms: Any, settings: dict[str, Any], schema: Features | None) -> 
         given = f"max_arms={n} of {q} features and context_dim={settings['context_dim']}"
         check_memory(Shape(n, 1, q + 1, p, settings["explore"] == "ts", 1, True), given)
         return np.zeros((n, q))
-    if schema is not None and not isinstance(arms, np.ndarray):
-        result: Floats = schema.transform(arms)
-        return result
-    return arms
+    if schema is None:
+        return arms
+    result: Floats = validate.matrix("arms", arms, columns=schema.dim) if is_vectors(arms) else schema.transform(arms)
+    return result

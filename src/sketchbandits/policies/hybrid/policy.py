@@ -37,7 +37,7 @@ from sketchbandits.policies.hybrid.choice import decide, lines, predict, sample_
 from sketchbandits.policies.hybrid.envelope import interval_probabilities
 from sketchbandits.policies.hybrid.layout import RANDOMISED, TS, HybridState
 from sketchbandits.policies.hybrid.parameters import checked_settings, given_arms
-from sketchbandits.policies.hybrid.requests import RequestModel, checked_id
+from sketchbandits.policies.hybrid.requests import RequestModel, checked_ids
 from sketchbandits.policies.hybrid.rounds import refit_now, user_loop
 from sketchbandits.policies.hybrid.sampling import SAMPLES
 from sketchbandits.policies.inputs import checked_arms
@@ -207,7 +207,7 @@ class HybridCSLB(RequestModel):
         if pending is None:
             return 0
         if self._comes:
-            return len([checked_id("pending", one) for one in pending])
+            return len(checked_ids("pending", pending))
         return checked_arms(pending, self.n_arms, "pending").size
 
     @exclusive
@@ -333,7 +333,15 @@ class HybridCSLB(RequestModel):
         """As for every policy, where there is no context."""
         if self.context_dim is not None:
             raise ValueError(f"context_dim must be None to play rounds without contexts, got {self.context_dim}")
+        self._refuse_rounds()
         return super().play_rounds(means, gaps, noise)
+
+    def _refuse_rounds(self) -> None:
+        if self._timed:
+            given = self.settings["half_life"]
+            raise ValueError(f"half_life must not be a time to play rounds, which have none, got {given!r}")
+        if self._comes:
+            raise ValueError(f"feature_dim must be None to play rounds, got {self.settings['feature_dim']}")
 
     @exclusive
     def play_user_rounds(self, contexts: Floats, rewards: Floats, available: Mask | None) -> Ints:
@@ -341,8 +349,7 @@ class HybridCSLB(RequestModel):
 
         ``rewards``: what each arm would pay. ``available``: a mask of the same shape, or None.
         """
-        if self._timed or self._comes:
-            raise ValueError("half_life must not be a time, nor may arms come with requests, to play rounds")
+        self._refuse_rounds()
         payoffs = validate.matrix("rewards", rewards, columns=self.n_arms)
         size = len(payoffs)
         x = np.ones((size, 1)) if self.context_dim is None else self._checked_contexts(contexts, size)

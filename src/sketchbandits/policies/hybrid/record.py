@@ -39,9 +39,11 @@ def record(state: HybridState, arm: int, x: Floats, reward: float) -> None:
     row, u, length = np.empty(p + 1), np.empty(p), 0.0
     for i in range(p):
         row[i], u[i] = x[i], x[i] * state.scale[i]
-        length += x[i] ** 2
+        if i < p - 1:
+            length += x[i] ** 2
     row[p] = reward
-    level["shortest"] = min(level["shortest"], length / x[p - 1] ** 2 - 1.0)
+    if x[p - 1] > 0.0:
+        level["shortest"] = min(level["shortest"], length / x[p - 1] ** 2)
     rotate_in(state.factors[arm], row)
     own, inverse = state.own[arm], state.inverse[arm]
     g, w = np.empty(p), np.empty(p)

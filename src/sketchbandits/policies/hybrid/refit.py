@@ -21,23 +21,26 @@ GROWTH = 1.25  # of their number between later refits
 PER_HALF_LIFE = 20
 UNLEARNED = 3  # refits between two that learn, where rewards are forgotten
 AT_A_TIME = 512  # arms
+RECORDED = ("factors", "gone", "moments")
 RENEWED = (
-    *("factors", "gone", "moments", "coordinates", "own", "spread", "inverse", "shared"),
+    *RECORDED,
+    *("coordinates", "own", "spread", "inverse", "shared"),
     *("shared_inverse", "shared_factor", "logdet", "scale", "level"),
 )
-SMALLEST = 1e-100  # what has faded below it is forgotten
+SMALLEST = 1e-60  # what has faded below it is forgotten
 
 
-def refit(state: HybridState, factors: Floats | None = None) -> None:
+def refit(state: HybridState, old: HybridState | None = None) -> None:
     """Forget, learn, and fit; where rewards have not differed yet, what is given or the middle of the prior.
 
-    All is computed on copies first: an interrupt leaves the fit that there was. ``factors``: start from these instead,
-    as if the world had begun when they had.
+    All is computed on copies first: an interrupt leaves the fit that there was. ``old``: start from the statistics of
+    this state instead, and learn from them.
     """
     trial = state._replace(**{name: getattr(state, name).copy() for name in RENEWED})
     level = trial.level[0]
-    if factors is not None:
-        trial.factors[:] = factors
+    if old is not None:
+        for name in RECORDED:
+            getattr(trial, name)[:] = getattr(old, name)
         level["learns"] = level["samples"]
     fade(trial)
     if trial.gone.size:
@@ -54,9 +57,9 @@ def refit(state: HybridState, factors: Floats | None = None) -> None:
         trial.coordinates[:, -1] = known.constants[1]
     trial.scale[:] = units.scale
     fit(trial, units, known.shift)
-    for old, new in zip(state, trial, strict=True):
-        if old is not new:
-            old[...] = new
+    for present, renewed in zip(state, trial, strict=True):
+        if present is not renewed:
+            present[...] = renewed
 
 
 def _unit(state: HybridState) -> None:
@@ -104,6 +107,8 @@ def fade(state: HybridState) -> None:
     """Let what was recorded count for less, by half for every half-life since the last time."""
     level = state.level[0]
     now = level["now"] if level["timed"] else float(level["samples"])
+    if not np.isfinite(now):
+        return  # no time was given yet
     since = now - level["faded"]
     if since > 0.0 and np.isfinite(level["half_life"]):
         for factor in (state.factors, state.gone, state.moments):
@@ -122,7 +127,7 @@ def _prior(state: HybridState) -> Learned:
     noise, ridge, share = (float(level[name]) for name in ("given_noise", "given_ridge", "given_share"))
     ridge = math.exp(RIDGE_PRIOR[0]) if math.isnan(ridge) else ridge
     own = math.exp(OWN_PRIOR[0]) if math.isnan(share) else ridge * (1.0 - share) / share
-    return Learned(0.0 if math.isnan(noise) else noise, ridge, own, 0.0, (1.0, 1.0), -math.inf)
+    return Learned(float(level["noise"]) if math.isnan(noise) else noise, ridge, own, 0.0, (1.0, 1.0), -math.inf)
 
 
 def fit(state: HybridState, units: Units, shift: float) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from sketchbandits import snapshot, validate
 from sketchbandits.kernels.linalg import Floats
@@ -21,9 +21,10 @@ from sketchbandits.policies.guard import all_or_nothing, exclusive
 from sketchbandits.policies.hybrid.half_life import checked_time
 from sketchbandits.policies.hybrid.layout import HybridState
 from sketchbandits.policies.hybrid.model import HybridModel
+from sketchbandits.policies.hybrid.parameters import is_vectors
 from sketchbandits.policies.hybrid.record import rotate_in
+from sketchbandits.policies.inputs import checked_rewards
 
-MAX_ARMS = 1_000
 Id = str | int
 
 
@@ -56,9 +57,8 @@ class RequestModel(HybridModel):
 
     def _offer(self, arms: Any, features: Any, at: Any) -> Offer:
         """The arms of a request as a model of their own, in their order."""
-        if not isinstance(arms, Iterable) or isinstance(arms, str | Mapping) or not (ids := list(arms)):
+        if arms is None or not (ids := checked_ids("arms", arms)):
             raise ValueError(f"arms must be the ids of the arms that this request offers, got {arms!r}")
-        ids = [checked_id("arms", one) for one in ids]
         if len(set(ids)) < len(ids):
             raise ValueError(f"arms must be different ids, got {_twice(ids)!r} twice")
         state = self._at(at)
@@ -77,9 +77,8 @@ class RequestModel(HybridModel):
         return rows
 
     def _encoded_features(self, features: Any) -> Floats:
-        schema = self.arm_features
-        if schema is not None and not isinstance(features, np.ndarray):
-            return schema.transform([features] if isinstance(features, Mapping) else features)
+        if self.arm_features is not None and not is_vectors(features):
+            return self.arm_features.transform([features] if isinstance(features, Mapping) else features)
         return validate.matrix("features", features, columns=self.settings["feature_dim"])
 
     def _model_of(self, state: HybridState, ids: list[Id], features: Floats) -> HybridState:
@@ -114,8 +113,8 @@ class RequestModel(HybridModel):
     def _learn_offered(self, one: Any, x: Floats, reward: float, features: Any, at: Any) -> None:
         """Record a reward of an id."""
         one, when = checked_id("arm", one), checked_time(at, timed=self._timed)
-        row = self._features_of([one], None if features is None else _one_row(features))[0]
         with self._lock:
+            row = self._features_of([one], None if features is None else _one_row(features))[0]
             if (slot := self._slot(one, row)) >= 0:
                 self._learn_in(slot, x, reward, when)
             else:
@@ -123,6 +122,31 @@ class RequestModel(HybridModel):
                     slot = self._take_slot(one, row)
                     self._learn_in(slot, x, reward, when)
             self._slots[one] = self._slots.pop(one)
+
+    @exclusive
+    def update_many(
+        self, arms: Any, rewards: ArrayLike, *, contexts: Any = None, features: Any = None, at: ArrayLike | None = None
+    ) -> None:
+        """Record ``rewards[t]`` for ``arms[t]`` and ``contexts[t]``, in order: identical to calls of `update`.
+
+        ``contexts``: one row per arm, or with ``context_features`` a data frame or a list of mappings. ``features``:
+        the same, of arms that came with requests. ``at``: one time per arm. All is checked before anything is recorded.
+        """
+        if not self._comes:
+            if features is not None:
+                self._refuse_requests(None, features)
+            super().update_many(arms, rewards, contexts=contexts, at=at)
+            return
+        ids = checked_ids("arms", arms)
+        numbers = checked_rewards(rewards, len(ids), "arms")
+        rows, times = self._checked_contexts(contexts, len(ids)), self._checked_times(at, len(ids))
+        known = None if features is None else self._encoded_features(features)
+        if known is not None and len(known) != len(ids):
+            raise ValueError(f"features must have one row per arm, {len(ids)}, got {len(known)}")
+        with all_or_nothing(self):
+            for t, one in enumerate(ids):
+                when = times[t] if self._timed else None
+                self._learn_offered(one, rows[t], float(numbers[t]), None if known is None else known[t], when)
 
     def _take_slot(self, one: Id, features: Floats) -> int:
         """A slot for an id that has none with these features."""
@@ -157,11 +181,12 @@ class RequestModel(HybridModel):
         if not self._comes:
             super().remove_arms(ids)
             return
-        for one in (gone := [checked_id("ids", one) for one in ids]):
+        for one in (gone := checked_ids("ids", ids)):
             if one not in self._slots:
                 raise ValueError(f"ids must be arms with a fit of their own, got {one!r}")
         if len(set(gone)) < len(gone):
             raise ValueError(f"ids must be different, got {_twice(gone)!r} twice")
+        self._later = None
         with all_or_nothing(self):
             for one in gone:
                 self._close_gap(self._drop(one))
@@ -209,6 +234,11 @@ class RequestModel(HybridModel):
             self.arms = self.arms.copy()
             self._slots = _read_slots(saved, self.n_arms)
 
+    def _check_indices(self, saved: snapshot.Saved) -> None:
+        super()._check_indices(saved)
+        if self._comes and any(copy.starts[1] != len(self._slots) for copy in self._copies()):
+            raise ValueError(f"path must hold as many slots as its state uses, got others in {saved.path!r}")
+
 
 def predicted(state: HybridState, z: Floats) -> tuple[Floats, Floats, Floats]:
     """Coefficients, their covariance over R^2, and the inverse of the own precision, of arms without rewards."""
@@ -244,6 +274,13 @@ def checked_id(name: str, value: Any) -> Id:
         raise ValueError(f"{name} must be ids, texts or whole numbers, got {value!r}") from None
 
 
+def checked_ids(name: str, values: Any) -> list[Id]:
+    """A list of ids."""
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes | Mapping):
+        raise ValueError(f"{name} must be a list of ids, texts or whole numbers, got {values!r}")
+    return [checked_id(name, one) for one in values]
+
+
 def _twice(ids: Sequence[Id]) -> Id:
     return next(one for place, one in enumerate(ids) if one in ids[:place])
 
@@ -259,9 +296,11 @@ def _read_slots(saved: snapshot.Saved, n: int) -> dict[Id, int]:
     allowed = f"path must hold slots, pairs of ids and numbers below {n}, got others in {saved.path!r}"
     try:
         slots = dict(json.loads(str(snapshot.take(saved, "slots"))))
-    except (ValueError, TypeError):
+        for one in slots:
+            checked_id("path", one)
+    except (ValueError, TypeError, RecursionError):
         raise ValueError(allowed) from None
-    if not all(isinstance(one, str | int) and type(at) is int for one, at in slots.items()):
+    if not all(type(at) is int for at in slots.values()):
         raise ValueError(allowed)
     if sorted(slots.values()) != list(range(len(slots))) or len(slots) > n:
         raise ValueError(allowed)

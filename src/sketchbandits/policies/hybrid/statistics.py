@@ -19,7 +19,6 @@ import numpy as np
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.hybrid.layout import HybridState
 
-
 DUST = 1e-14  # what rounding leaves in directions that an arm has never seen, as a share of its largest
 
 
@@ -42,8 +41,8 @@ def units_of(factors: Floats) -> Units:
     variety = 0.0
     if others > 0.0:
         scale[: p - 1] = np.sqrt(weight / others)
-        sums = np.einsum("nij,ni->j", factors[:, :, : p - 1], factors[:, :, p - 1])
-        variety = max(0.0, 1.0 - float(sums @ sums) / (weight * others))
+        means = np.einsum("nij,ni->j", factors[:, :, : p - 1], factors[:, :, p - 1]) / weight
+        variety = max(0.0, 1.0 - float(means @ means) / (others / weight))
     return Units(scale, float(np.einsum("ni,ni->", factors[:, :, p - 1], factors[:, :, p]) / weight), variety)
 
 

@@ -80,13 +80,13 @@ def refit_watched(state: WatchedState) -> None:
     """Refit the copies that wait; the fast one takes over what the main one has learned."""
     main, fast, watch = state.main.level[0], state.fast.level[0], state.watch[0]
     if watch["changed"] == 1:
-        refit(state.main, factors=state.fast.factors)
+        refit(state.main, old=state.fast)
     elif main["waits"] == 1:
         refit(state.main)
     fast["given_noise"], fast["ridge"], fast["own_ridge"] = main["noise"] or math.nan, main["ridge"], main["own_ridge"]
     fast["unlearned"] = 0  # it never learns by itself
     state.fast.scale[-1] = state.main.scale[-1]
-    state.fast.coordinates[:] = state.main.coordinates
+    state.fast.coordinates[:], fast["unit"] = state.main.coordinates, main["unit"]
     refit(state.fast)
 
 
