@@ -1,6 +1,6 @@
 """Which arm for a context: every arm's mean and width, the draw of a decision, and what it makes of them.
 
-With one draw ``zeta = floor + boldness |N(0, 1)|`` for all arms the scores ``mean + zeta width`` are lines in zeta: the
+With one draw ``zeta = floor + boldness N(0, 1)^2`` for all arms the scores ``mean + zeta width`` are lines in zeta: the
 arm that is chosen for each zeta is their upper envelope (`envelope`). Before costs, means and widths are rounded to
 multiples of 2^-40 of the largest: lines that differ by rounding errors only are then equal, and the one with the lowest
 index is chosen, so that an arm that is never on the envelope is never chosen.
@@ -63,7 +63,7 @@ def zeta(state: HybridState, decision: int, position: int) -> float:
         return level["boldness"] * np.sqrt(np.log(2.0 + level["samples"]))
     drawn = np.empty(1)
     normals(state.key, draw_round(decision, position), drawn)
-    return level["floor"] + level["boldness"] * abs(drawn[0])
+    return level["floor"] + level["boldness"] * drawn[0] ** 2
 
 
 @kernel

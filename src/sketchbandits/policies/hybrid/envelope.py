@@ -1,4 +1,4 @@
-"""How probable each arm is to be chosen: the half-normal's probability of its part of the upper envelope.
+"""How probable each arm is to be chosen: the probability of its part of the upper envelope.
 
 The lines ``mean + zeta width`` are sorted by width; a line is on the envelope where it lies above all others, and of
 equal lines the first. O(N log N).
@@ -13,10 +13,10 @@ from sketchbandits.policies.pending.rule import Mask
 
 
 def interval_probabilities(means: Floats, widths: Floats, floor: float, boldness: float, among: Mask) -> Floats:
-    """Every arm's probability to be the highest at ``floor + boldness |N(0, 1)|``."""
+    """Every arm's probability to be the highest at ``floor + boldness N(0, 1)^2``."""
     result = np.zeros(means.size)
     kept, starts = upper_envelope(means, widths, among)
-    below = np.array([half_normal(max(0.0, start - floor) / boldness) for start in starts])
+    below = np.array([half_normal(math.sqrt(max(0.0, start - floor) / boldness)) for start in starts])
     result[kept] = np.diff(np.append(below, 1.0))
     return result
 

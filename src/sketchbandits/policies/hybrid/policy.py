@@ -6,7 +6,7 @@ for a context u (with a constant appended) and an arm a with coordinates z_a in 
 own, shrunk towards what its cluster predicts. ``c -> inf`` is one LinUCB with shared parameters on ``u x z``, and
 ``c -> 0`` one LinUCB per arm. R, rho and c are learned (`learning`), at numbers of rewards that grow by a quarter.
 
-    explore="randomised":  argmax_a  u . mean_a + (f + b |N(0, 1)|) R sd_a(u) ,  one draw for all arms
+    explore="randomised":  argmax_a  u . mean_a + (f + b N(0, 1)^2) R sd_a(u) ,  one draw for all arms
     explore="ucb":         argmax_a  u . mean_a + sqrt(ln t) R sd_a(u)
     explore="ts":          argmax_a  u . (a joint draw from the posterior, `sampling`)_a
     explore="theory":      argmax_a  u . mean_a + beta_t sd_a(u) ,  beta_t that of docs/math/hybrid.md

@@ -13,9 +13,11 @@ from sketchbandits.policies.hybrid.layout import RANDOMISED, THEORY, HybridState
 from sketchbandits.policies.hybrid.learning import OWN_PRIOR, RIDGE_PRIOR, Learned, held, learn
 from sketchbandits.policies.hybrid.statistics import Spectra, Units, all_factors, scatter_of, shared_fits, units_of
 
-BOLDNESS = 1.5  # the scale of draws where every round is the same
-LESS_BOLD = 0.7  # how much less where contexts vary around 0: they explore by themselves
-FLOOR = 0.5  # the least draw there: users who come once are not worth a round without any exploration
+# What a draw is at least, and what is added to it times a squared normal number, where every round is the same and where
+# contexts vary around 0. Most draws are near the least: a wide range of draws costs more regret than their mean. Rare
+# large ones are what ends a wrong preference; contexts that vary explore by themselves and need fewer of them.
+FLOORS = 1.25, 1.5
+BOLDNESS = 0.35, 0.2
 EVERY = 8  # rewards after each of which a refit follows
 GROWTH = 1.25  # of their number between later refits
 PER_HALF_LIFE = 20
@@ -52,7 +54,8 @@ def refit(state: HybridState, old: HybridState | None = None) -> None:
     level["scatter"] = scatter_of(trial.factors, trial.counts) if math.isnan(level["given_noise"]) else 0.0
     level["centre"] = units.mean + known.shift
     if level["rule"] == RANDOMISED:
-        level["floor"], level["boldness"] = FLOOR * units.variety, BOLDNESS - LESS_BOLD * units.variety
+        for name, (same, varied) in (("floor", FLOORS), ("boldness", BOLDNESS)):
+            level[name] = same + (varied - same) * units.variety
     if level["constant"]:
         trial.coordinates[:, -1] = known.constants[1]
     trial.scale[:] = units.scale

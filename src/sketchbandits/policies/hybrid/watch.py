@@ -26,6 +26,7 @@ from sketchbandits.policies.hybrid.refit import refit, settled
 from sketchbandits.policies.rounds import AFTER, BEFORE, DONE
 
 NATS = 8.0
+UNTIL = 3 * WATCHED  # rewards after a restart until nothing is forgotten again: the fast copy still knew the old world
 WINDOW = math.exp(-1.0 / WATCHED)  # by how much the lead counts less with every reward
 MOST = 2.0  # nats that one reward may add: an outlier is no change
 EARLY = 100  # rewards before which the two are not compared: they are nearly the same
@@ -79,7 +80,10 @@ def absorb_watched(state: WatchedState, arm: int, x: Floats, reward: float) -> i
 def refit_watched(state: WatchedState) -> None:
     """Refit the copies that wait; the fast one takes over what the main one has learned."""
     main, fast, watch = state.main.level[0], state.fast.level[0], state.watch[0]
+    if main["samples"] - main["since"] >= UNTIL:
+        main["half_life"] = math.inf
     if watch["changed"] == 1:
+        main["half_life"] = WATCHED
         refit(state.main, old=state.fast)
     elif main["waits"] == 1:
         refit(state.main)
