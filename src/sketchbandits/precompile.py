@@ -65,10 +65,11 @@ def use_everything(policy: Callable[..., Policy]) -> None:
         for each in built:
             _use(each, env, Path(folder) / "state.npz")
         _use_contextual(policy, Path(folder) / "state.npz")
+        _use_user_contexts(policy, arms)
     both = {str(i): each for i, each in enumerate(built)}
     simulate(env, both, rounds=50, runs=2, progress=False)
     simulate(env, both, rounds=30, batch=2, delay=fixed_delay(3), progress=False)
-    if hasattr(built[0], "partition"):
+    if hasattr(built[0], "partition") or _takes_contexts(policy):  # with a sketch size the latter has clusters, too
         for make in (Partition.first_fit, Partition.subspaces):
             for precision in (np.float64, np.float32):
                 make(arms.astype(precision), sketch_size=3, progress=False)
@@ -107,6 +108,8 @@ def variants(policy: Callable[..., Policy]) -> list[dict[str, Any]]:
         "exploration": ("ts",) if "scale" in known else (),
         "shrink": ("every-round",),
         "compensated": (True,),
+        "half_life": ("auto",),
+        "explore": ("ts",) if _takes_contexts(policy) else (),  # all rules are one kernel, but not all that it is asked
     }
     return [base] + [base | {name: value} for name, values in choices.items() if name in known for value in values]
 
@@ -142,9 +145,35 @@ def _change_arms(policy: Any, env: LinearEnvironment) -> None:
     policy.select_many(3, pending=[1])
     for _ in range(30):
         policy.update(policy.select(), 0.5)
-    policy.free_arms([0])
+    if hasattr(policy, "free_arms"):
+        policy.free_arms([0])
     policy.update(policy.select(), 0.5)
     policy.bounds()
+
+
+def _takes_contexts(policy: Callable[..., Policy]) -> bool:
+    """Whether the class has a form for contexts and arms."""
+    return "context_dim" in inspect.signature(policy).parameters
+
+
+def _use_user_contexts(policy: Any, arms: Floats) -> None:
+    """Decisions for users, one at a time and in a loop; and arms that come with requests."""
+    if not _takes_contexts(policy):
+        return
+    contexts, rewards = np.random.default_rng(3).random((30, 2)), np.random.default_rng(4).random((30, len(arms)))
+    for options in ({}, {"half_life": "auto"}, {"explore": "ts"}):
+        built = policy(arms, context_dim=2, seed=0, **options)
+        built.play_user_rounds(contexts, rewards, None)
+        built.update(built.select(contexts[0]), 0.5, context=contexts[0])
+        built.update_many([0, 1], [0.5, 0.25], contexts=contexts[:2])
+        built.bounds(contexts[0])
+        built.probabilities(contexts[0])
+    offered = policy(feature_dim=DIM, context_dim=2, max_arms=3, seed=0)
+    for i in range(8):  # more than have a fit of their own
+        offer = {"arms": [i, i + 1], "features": arms[i : i + 2]}
+        one = offered.select(contexts[i], **offer)
+        offered.update(one, rewards[i, 0], context=contexts[i], features=arms[one])
+    offered.bounds(contexts[0], **offer)
 
 
 def _use_contextual(policy: Any, path: Path) -> None:

@@ -243,7 +243,7 @@ def test_all_policies_can_be_played(tmp_path):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     played = set(polars.read_csv(tmp_path / "summary.csv")["policy"])
-    assert {"dbslinucb", "lints", "cbrap", "linucb"} < played and len(played) == 13
+    assert {"dbslinucb", "lints", "cbrap", "linucb"} < played and len(played) == 14
     claims = {claim["id"]: claim["verdict"] for claim in json.loads((tmp_path / "claims.json").read_text())}
     assert claims["lowest-regret"].startswith("not judged")
     assert "NaN" not in (tmp_path / "claims.json").read_text()  # one run has no interval

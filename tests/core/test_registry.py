@@ -16,8 +16,9 @@ ARMS = np.random.default_rng(0).standard_normal((11, 6))
 
 
 def options_of(kind):
-    """The keywords of a policy's class, written down by its own signature."""
-    return sorted(set(inspect.signature(POLICIES[kind].policy).parameters) - {"arms", "seed"})
+    """The keywords of a policy's class, written down by its own signature, but for those that only Python can give."""
+    known = POLICIES[kind]
+    return sorted(set(inspect.signature(known.policy).parameters) - {"arms", "seed", *known.only_in_python})
 
 
 def typed(spec):
@@ -43,6 +44,11 @@ def typed(spec):
         ("dbslinucb:compensated=true,error=2.50", "dbslinucb", {"compensated": True, "error": 2.5}),
         ("dbslinucb:compensated=FALSE,error=2", "dbslinucb", {"compensated": False, "error": 2}),
         ("ucb1:exploration=-3", "ucb1", {"exploration": -3}),
+        (
+            "hybrid:noise=0.5,half_life=auto,explore=ucb",
+            "hybrid",
+            {"explore": "ucb", "half_life": "auto", "noise": 0.5},
+        ),
     ],
 )
 def test_one_policy(text, kind, options):
@@ -120,6 +126,21 @@ def test_an_unknown_option_is_refused_with_those_allowed(text):
     assert sorted(allowed[2].split(", ")) == options_of(allowed[1])
 
 
+@pytest.mark.parametrize("option", ["context_dim", "feature_dim", "max_arms", "context_features", "arm_features"])
+def test_what_only_python_can_give_is_refused_with_a_sentence(option):
+    rule = rf"must leave out {option}, which is for HybridCSLB\(...\) in Python only, got it$"
+    with pytest.raises(ValueError, match=f"^policies {rule}"):
+        parse_policies(f"oful,hybrid:noise=1,{option}=5")
+    with pytest.raises(ValueError, match=f"^options {rule}"):
+        PolicySpec.of("hybrid", {option: 5})
+
+
+@pytest.mark.parametrize("value", ["6h", " 2 w"])
+def test_a_half_life_in_time_is_refused_where_no_time_comes_with_rewards(value):
+    with pytest.raises(ValueError, match=rf"^half_life must be a whole number of rewards or auto: .*got '{value}'$"):
+        PolicySpec.of("hybrid", {"half_life": value}).build(ARMS, {}, 0)
+
+
 def test_an_option_given_twice_is_refused():
     with pytest.raises(ValueError, match=r"^policies must .*ridge"):
         parse_policies("cslb:ridge=1,delta=0.5,ridge=2")
@@ -156,9 +177,8 @@ def test_the_text_of_many_policies_reads_as_the_same_policies(many):
 
 
 def test_every_public_policy_is_registered():
-    """All but the hybrid one: commands and the service, which build policies by name, cannot give it contexts."""
-    assert {known.policy for known in POLICIES.values()} == public_policies() - {HybridCSLB}
-    assert len(POLICIES) == len(public_policies()) - 1
+    assert {known.policy for known in POLICIES.values()} == public_policies()
+    assert len(POLICIES) == len(public_policies())
 
 
 def test_labels_differ_and_can_be_parsed():
@@ -181,6 +201,13 @@ def test_a_policy_takes_the_parameters_that_it_has():
     cslb = PolicySpec("cslb").build(ARMS, parameters, 0)
     assert type(cslb) is CSLB
     assert cslb.settings == CSLB(ARMS, **parameters).settings
+
+
+def test_the_hybrid_policy_learns_what_an_experiment_would_tell_it():
+    parameters = {"sketch_size": 3, "noise": 0.25, "ridge": 2.0, "delta": 0.125, "theta_norm": 3.0, "arm_norm": 9.0}
+    assert PolicySpec("hybrid").build(ARMS, parameters, 0).settings == HybridCSLB(ARMS).settings
+    own = PolicySpec.parse("hybrid:noise=0.5,sketch_size=2").build(ARMS, parameters, 0).settings
+    assert own == HybridCSLB(ARMS, noise=0.5, sketch_size=2).settings
 
 
 def test_own_options_come_before_the_experiments():

@@ -9,11 +9,12 @@ import pytest
 from conftest import JIT
 from made_clock import CALL, GENERAL, OPERATION, ask, finalist, made_up
 
-from sketchbandits import MultiscaleCSLB, Partition
+from sketchbandits import HybridCSLB, MultiscaleCSLB, Partition, snapshot
 from sketchbandits.environments import subspace_arms
 from sketchbandits.lab.advice import timing
 from sketchbandits.lab.advice.candidates import default_budget, multiscale
 from sketchbandits.lab.advice.files import advice_files
+from sketchbandits.lab.advice.hybrid import shape_for
 from sketchbandits.lab.advice.recommend import TIE, best_of, recommend
 from sketchbandits.policies.multiscale.randomised import CAUTION
 
@@ -199,6 +200,38 @@ def test_an_estimate_is_never_recommended_and_ties_go_to_multiscale():
     assert recommend(lucky).name == "MultiscaleCSLB"
     ahead = [p._replace(bound=p.bound / (1.1 * TIE) if p.policy == "UCB1" else p.bound) for p in known]
     assert recommend(ahead).policy == "UCB1"
+
+
+def test_the_hybrid_policy_has_a_paragraph_of_its_own():
+    advice = ask(GENERAL)
+    hybrid = advice.hybrid
+    assert hybrid.timed.microseconds >= CALL and hybrid.timed.memory >= GENERAL.nbytes and advice.choice != hybrid.timed
+    assert all(p.policy != "HybridCSLB" for p in (*advice.candidates, *advice.finalists))
+    for each in hybrid.memory:
+        policy = HybridCSLB(GENERAL, context_dim=each.context_dim)
+        held = sum(array.nbytes for _, array in snapshot.leaves(policy.state))
+        assert each.fits and 0.6 * held < each.bytes < 1.4 * held
+    said = " ".join(advice.text().split())
+    assert hybrid.sentences in said and "which learns the noise and guarantees nothing" in said
+    assert "MiB without contexts, " in said and "MiB with context_dim=50." in said
+    assert advice.as_json()["hybrid"]["memory"][1] == {"context_dim": 5, "bytes": hybrid.memory[1].bytes, "fits": True}
+
+
+def test_memory_that_the_machine_does_not_have_is_said(monkeypatch):
+    monkeypatch.setattr("os.sysconf", lambda name: 300)  # of both: the size of a page and their number
+    memory = ask(GENERAL).hybrid
+    assert [each.fits for each in memory.memory] == [True, True, False, False]
+    assert "MiB with context_dim=20 (more than this machine has), " in memory.sentences
+    assert "A smaller sketch_size, or shorter contexts, need less." in memory.sentences
+
+
+def test_arms_that_would_be_clusters_take_as_much_memory_as_those_at_most():
+    arms = np.random.default_rng(3).normal(size=(90, 30))
+    table = ask(arms, sketch_sizes=[2, 30]).clusters
+    assert shape_for(90, 30, None, table)[:4] == (90, 1, 31, 1)
+    n, k, r, p = shape_for(90, 30, 50, table)[:4]  # sketch_size 9
+    state = HybridCSLB(arms, context_dim=50).state
+    assert (n, k, r, p) == (90, 10, 10, 51) and state.shared.shape == (k, p, 9)  # a constant is spanned already
 
 
 def test_the_default_is_recommended_for_the_bound_of_optimism():

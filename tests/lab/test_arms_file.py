@@ -3,6 +3,7 @@
 import os
 import pickle
 import re
+import shlex
 import subprocess
 import sys
 import tracemalloc
@@ -58,6 +59,11 @@ def refused(path, **options):
     assert type(caught.value) is ValueError
     assert "\n" not in message
     return message
+
+
+def offer(path):
+    """What a user is told to do about text, dates and missing values."""
+    return f"; sketchbandits features {shlex.quote(str(path))} --out schema.json writes a schema that encodes it"
 
 
 # --- what is read ---
@@ -435,15 +441,15 @@ def test_csv_columns_of_one_name(write):
 def test_csv_text(write, cell):
     path = write("arms.csv", f"a;b\n1;2\n;4\n{cell};5\n")  # a boolean among numbers is text as well
     found = f"{cell!r} in column 'a', row 3 {HEADER}"
-    assert refused(path) == f"arms must be columns of numbers, got {found}{ADVICE}"
-    assert refused(path, features=["b", "a"]) == f"features must be columns of numbers, got {found}"
+    assert refused(path) == f"arms must be columns of numbers, got {found}{ADVICE}{offer(path)}"
+    assert refused(path, features=["b", "a"]) == f"features must be columns of numbers, got {found}{offer(path)}"
     assert read_arms(path, features=["b"]).arms.shape == (3, 1)
 
 
 def test_csv_text_in_a_file_without_a_header_and_long_text(write):
     found = f"'{'x' * 40}' in column '1', row 2 {NAMELESS}"
     path = write("arms.csv", f"1,2,3\n4,{'x' * 99},6\n")
-    assert refused(path) == f"arms must be columns of numbers, got {found}{ADVICE}"
+    assert refused(path) == f"arms must be columns of numbers, got {found}{ADVICE}{offer(path)}"
 
 
 @pytest.mark.parametrize(
@@ -459,8 +465,9 @@ def test_csv_text_in_a_file_without_a_header_and_long_text(write):
 def test_parquet_columns_that_are_not_numbers(write, cells, kind):
     path = write("arms.parquet", polars.DataFrame({"a": [1.0, 2.0, 3.0], "odd": cells}))
     found = f"column 'odd' of type {kind}"
-    assert refused(path) == f"arms must be columns of numbers or booleans, got {found}{ADVICE}"
-    assert refused(path, features=["odd"]) == f"features must be columns of numbers or booleans, got {found}"
+    assert refused(path) == f"arms must be columns of numbers or booleans, got {found}{ADVICE}{offer(path)}"
+    message = f"features must be columns of numbers or booleans, got {found}{offer(path)}"
+    assert refused(path, features=["odd"]) == message
     assert read_arms(path, features=["a"]).arms.shape == (3, 1)
 
 
@@ -473,8 +480,9 @@ def test_booleans_are_one_and_zero(write):
     assert read_arms(write("arms.parquet", table)).arms.tolist() == expected
     for text in ("a,b\ntrue,2\nfalse,3\n", "a,b\nTrue,2\nFALSE,3\n"):
         assert read_arms(write("arms.csv", text)).arms.tolist() == expected
-    missing = f"arms must be finite numbers, got no value in column 'a', row 2 {HEADER}"
-    assert refused(write("arms.csv", "a,b\ntrue,2\n,3\n")) == missing
+    path = write("arms.csv", "a,b\ntrue,2\n,3\n")
+    missing = f"arms must be finite numbers, got no value in column 'a', row 2 {HEADER}{offer(path)}"
+    assert refused(path) == missing
 
 
 def test_an_array_of_booleans(tmp_path):
@@ -496,18 +504,20 @@ def test_integers_that_may_be_missing_and_are_not(write):
 @pytest.mark.parametrize("cell", ["", " ", '""', '" "'])
 def test_csv_cells_without_a_value(write, cell):
     path = write("arms.csv", f"id,a,b\np,1,2\nq,3,{cell}\nr,5,6\n")
-    message = f"arms must be finite numbers, got no value in column 'b', row 2 {HEADER}"
+    message = f"arms must be finite numbers, got no value in column 'b', row 2 {HEADER}{offer(path)}"
     assert refused(path, id_column="id") == message
     assert refused(path, features=["b"]) == message
     path = write("arms.csv", f"1,2,3\n4,5,6\n7,{cell},9\n")
-    assert refused(path) == f"arms must be finite numbers, got no value in column '1', row 3 {NAMELESS}"
+    message = f"arms must be finite numbers, got no value in column '1', row 3 {NAMELESS}{offer(path)}"
+    assert refused(path) == message
 
 
 def test_csv_rows_that_are_short_or_blank(write):
     for text in ("a,b\n1,2\n3\n5,6\n", "b,a\n1,2\n\n5,6\n"):
-        message = f"arms must be finite numbers, got no value in column 'b', row 2 {HEADER}"
-        assert refused(write("arms.csv", text)) == message
-    message = f"arms must be finite numbers, got no value in column 'b', row 1 {HEADER}"
+        path = write("arms.csv", text)
+        message = f"arms must be finite numbers, got no value in column 'b', row 2 {HEADER}{offer(path)}"
+        assert refused(path) == message
+    message = f"arms must be finite numbers, got no value in column 'b', row 1 {HEADER}{offer(path)}"
     assert refused(write("arms.csv", "a,b\n1,\n2,\n3,\n")) == message
 
 
@@ -518,26 +528,28 @@ def test_csv_rows_that_are_short_or_blank(write):
 def test_parquet_cells_without_a_value(write, holes, kind):
     path = write("arms.parquet", polars.DataFrame({"a": range(len(holes)), "b": holes}))
     place = f"column 'b' of type {kind}, row 2 {ROWS}"
-    assert refused(path) == f"arms must be finite numbers, got no value in {place}"
+    assert refused(path) == f"arms must be finite numbers, got no value in {place}{offer(path)}"
 
 
 @pytest.mark.parametrize("dtype", [polars.Null, polars.Int8, polars.Float64])
 def test_parquet_columns_without_any_value(write, dtype):
     path = write("arms.parquet", polars.DataFrame({"a": [1, 2], "b": polars.Series([None, None], dtype=dtype)}))
-    assert refused(path) == f"arms must be finite numbers, got no value in column 'b' of type {dtype}, row 1 {ROWS}"
+    place = f"column 'b' of type {dtype}, row 1 {ROWS}"
+    assert refused(path) == f"arms must be finite numbers, got no value in {place}{offer(path)}"
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("nan", np.nan), ("NaN", np.nan), ("inf", np.inf), ("-inf", -np.inf), ("1e400", np.inf)]
 )
 def test_values_that_are_not_finite(write, values, text, value):
+    end = offer if np.isnan(value) else lambda path: ""
     path = write("arms.csv", f"a,b\n1,2\n3,{text}\n")
-    assert refused(path) == f"arms must be finite numbers, got {value} in column 'b', row 2 {HEADER}"
+    assert refused(path) == f"arms must be finite numbers, got {value} in column 'b', row 2 {HEADER}{end(path)}"
     path = write("arms.csv", f"1,{text}\n3,4\n5,6\n")
-    assert refused(path) == f"arms must be finite numbers, got {value} in column '1', row 1 {NAMELESS}"
+    assert refused(path) == f"arms must be finite numbers, got {value} in column '1', row 1 {NAMELESS}{end(path)}"
     values[4, 1] = values[5, 0] = value
     path = write("arms.parquet", table(values))
-    assert refused(path) == f"arms must be finite numbers, got {value} in column 'b', row 5 {ROWS}"
+    assert refused(path) == f"arms must be finite numbers, got {value} in column 'b', row 5 {ROWS}{end(path)}"
     for array in (values, values.astype(np.float32), np.asfortranarray(values)):
         path = write("arms.npy", array)
         assert refused(path) == f"arms must be finite numbers, got {value} in column '1', row 5 {NAMELESS}"

@@ -14,6 +14,8 @@ VARIANTS = [(name, {}) for name in POLICIES]
 VARIANTS += [
     ("multiscale", {"sketch_size": 4}),
     ("multiscale", {"budget": 0}),
+    ("hybrid", {"sketch_size": 3}),
+    ("hybrid", {"half_life": "auto", "explore": "ts"}),
     ("cslb", {"engine": "sketch"}),
     ("cslb", {"scan": "shortlist", "sketch_size": 3}),
     ("oful", {"switching": 0.5}),
@@ -45,7 +47,7 @@ def test_a_small_body_with_a_large_policy_is_known_beforehand():
 
 
 @pytest.mark.parametrize("size", [0, -1, "many", 2.5, None, True, 10**30])
-@pytest.mark.parametrize("name", ["multiscale", "cslb", "soful", "cbrap", "dbslinucb"])
+@pytest.mark.parametrize("name", ["multiscale", "hybrid", "cslb", "soful", "cbrap", "dbslinucb"])
 def test_options_that_the_policy_will_refuse_do_no_harm(name, size):
     assert estimated_bytes(BanditConfig(policy=name, options={"sketch_size": size}), 50, 6) > 0
 

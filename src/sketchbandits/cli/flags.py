@@ -8,11 +8,14 @@ from typing import Any
 
 import typer
 
+from sketchbandits.arms_file import SchemaFile
 from sketchbandits.cli import terminal
 from sketchbandits.policies.registry import POLICIES
 
 # The sentence with which every check of the library refuses a value: "rounds must be ..., got ...".
 _REFUSAL = re.compile(r"(\w+)( \S+)? must ")
+
+SCHEMA = ".json"  # how the name of a schema ends
 
 
 def flag(metavar: str, text: str, default: Any = "") -> Any:
@@ -21,7 +24,9 @@ def flag(metavar: str, text: str, default: Any = "") -> Any:
 
 
 ID_COLUMN = flag("NAME", "The column of the file that names the arms.")
-FEATURES = flag("NAME,NAME", "The columns that are features.", "all others")
+FEATURES = flag(
+    "A,B|FILE.json", "The columns that are features, or a schema as `features` writes it.", "all other columns"
+)
 RIDGE = flag("X", "The ridge, lambda.", 1)
 THETA_NORM = flag("X", "The bound S on the parameter's norm.", 1)
 DELTA = flag("X", "The failure probability.", 0.01)
@@ -79,6 +84,13 @@ def wholes(text: str) -> tuple[Any, ...]:
     return tuple(map(whole, words(text)))
 
 
-def columns(text: str | None) -> tuple[str, ...] | None:
-    """The names in ``--features``; none where the flag was left out."""
-    return None if text is None else words(text)
+def features_of(text: str | None) -> tuple[str, ...] | SchemaFile | None:
+    """What ``--features`` names: columns or, with a value that ends in .json, a schema; none where it was left out."""
+    if text is None:
+        return None
+    return SchemaFile.load(text) if is_schema(text) else words(text)
+
+
+def is_schema(text: str) -> bool:
+    """Whether a name is that of a schema."""
+    return text.lower().endswith(SCHEMA)

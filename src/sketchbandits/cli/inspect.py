@@ -13,7 +13,7 @@ from sketchbandits.cli.flags import (
     ID_COLUMN,
     THETA_NORM,
     bad_values_refused,
-    columns,
+    features_of,
     flag,
     number,
     whole,
@@ -49,7 +49,7 @@ def command(
     options |= {"rounds": whole(rounds), "seed": whole(seed)}
     options |= {} if sketch_sizes is None else {"sketch_sizes": wholes(sketch_sizes)}
     try:
-        advice = _advice(arms, {"id_column": id_column, "features": columns(features)}, options)
+        advice = _advice(arms, id_column, features, options)
         print(advice.text(), end="")
         if out is not None:
             folder = terminal.output_folder(out)
@@ -62,11 +62,11 @@ def command(
         terminal.out_of_memory(error)
 
 
-def _advice(arms: str, columns_of: dict[str, Any], options: dict[str, Any]) -> Advice:
+def _advice(arms: str, id_column: str | None, features: str | None, options: dict[str, Any]) -> Advice:
     with contextlib.ExitStack() as checks, stages() as watch:
         checks.enter_context(bad_values_refused(arms="ARMS"))
         with terminal.unreadable_files_refused():
-            table = read_arms(arms, **columns_of)
+            table = read_arms(arms, id_column=id_column, features=features_of(features))
 
         def show(share: float, what: str) -> None:
             checks.close()  # `advise` checks all values before it begins: a later error is one in the library

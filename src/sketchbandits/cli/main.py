@@ -14,6 +14,7 @@ import typer
 from sketchbandits import __version__
 from sketchbandits.cli import (
     beyond,
+    features,
     inspect,
     keys,
     log,
@@ -33,6 +34,7 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_
 app.command("reproduce")(reproduce.command)
 app.command("beyond")(beyond.command)
 app.command("simulate")(simulate.command)
+app.command("features")(features.command)
 app.command("inspect")(inspect.command)
 app.command("serve")(serve.command)
 app.add_typer(keys.app, name="keys")

@@ -12,7 +12,7 @@ import typer
 from sketchbandits import validate
 from sketchbandits.arms_file import read_arms
 from sketchbandits.cli import terminal
-from sketchbandits.cli.flags import FEATURES, ID_COLUMN, bad_values_refused, columns, flag, number, whole
+from sketchbandits.cli.flags import FEATURES, ID_COLUMN, bad_values_refused, features_of, flag, number, whole
 from sketchbandits.cli.state import DEFAULT, STATE, record_progress, state_folder
 from sketchbandits.policies.registry import PolicySpec
 from sketchbandits.progress import stages
@@ -75,7 +75,7 @@ def command(
         wanted: tuple[CreateBandit, ...] = ()
         if arms is not None:
             with terminal.unreadable_files_refused():
-                table = read_arms(arms, id_column=id_column, features=columns(features))
+                table = read_arms(arms, id_column=id_column, features=features_of(features))
             wanted = (CreateBandit(bandit, config, table.ids, table.arms.astype("f8")),)
         settings = Settings(
             folder,

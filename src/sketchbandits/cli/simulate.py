@@ -14,7 +14,7 @@ from sketchbandits.cli.flags import (
     SEED,
     THETA_NORM,
     bad_values_refused,
-    columns,
+    features_of,
     flag,
     number,
     whole,
@@ -69,7 +69,7 @@ def command(
         else:
             _refuse("must be left out where --arms is given", generator=generator, **options)
             with terminal.unreadable_files_refused():
-                scene = own_case.file_scene(model, arms, id_column, columns(features), theta, normalize or "none")
+                scene = own_case.file_scene(model, arms, id_column, features_of(features), theta, normalize or "none")
         wanted = {"policies": parse_policies(policies), "rounds": whole(rounds), "runs": whole(runs)}
         plan = own_case.OwnPlan(scene=scene, seed=whole(seed), **wanted)
         plan.check()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
 
-MOST_NAMES = 10  # curves named where they end; more of them go into a legend
+MOST_NAMES = 11  # curves named where they end; more of them go into a legend
 SMALL = 9.5
 NEAR, FAR = 5, 13  # points from the edge to a name, without and with a line to it
 _STYLE: dict[Any, Any] = {

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sketchbandits import validate
-from sketchbandits.arms_file import read_arms, read_npy
+from sketchbandits.arms_file import SchemaFile, read_arms, read_npy
 from sketchbandits.kernels.linalg import Floats
 from sketchbandits.lab.experiments.scenes import FileScene, Model, Scene, file_digest
 from sketchbandits.lab.experiments.study import Groups, Plan, Study
@@ -47,7 +47,7 @@ def file_scene(
     model: Model,
     path: str,
     id_column: str | None,
-    features: tuple[str, ...] | None,
+    features: tuple[str, ...] | SchemaFile | None,
     theta: str | None,
     normalize: str,
 ) -> FileScene:

@@ -20,6 +20,7 @@ COLOURS = {
     "dbslinucb": "#882255",
     "cbrap": "#999999",
     "multiscale": "#B01030",
+    "hybrid": "#5E3C99",
 }
 LINES = {"soful": "-.", "cbscfd": "-.", "dbslinucb": "-.", "cbrap": ":"}  # every other one is solid
 GREY, SHADE = "#6E6E6E", "#E8F1E4"

@@ -10,7 +10,7 @@ Each call merges them with those of earlier calls. Bounds and estimates of the a
 up to rounding, and so does all that follows. `UCB1` needs none: an arm teaches it nothing about others.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,17 @@ from sketchbandits.policies.guard import all_or_nothing, exclusive
 from sketchbandits.policies.inputs import checked_arms
 from sketchbandits.policies.rounds import renew_choice
 from sketchbandits.snapshot import Saved, take_array, within
+
+
+@runtime_checkable
+class TakesArms(Protocol):
+    """What arms can be added to and removed from: `ChangingArms`, and policies that cannot free the memory of any."""
+
+    def add_arms(self, arms: ArrayLike) -> NDArray[np.int64]:
+        """Add ``arms``; returns their ids."""
+
+    def remove_arms(self, ids: ArrayLike) -> None:
+        """Never play these arms again."""
 
 
 class ChangingArms(Policy):

@@ -17,6 +17,8 @@ from sketchbandits.policies.cbrap import CBRAP
 from sketchbandits.policies.cbscfd import CBSCFD
 from sketchbandits.policies.cslb.policy import CSLB
 from sketchbandits.policies.dbslinucb import DBSLinUCB
+from sketchbandits.policies.hybrid.half_life import half_life_of
+from sketchbandits.policies.hybrid.policy import HybridCSLB
 from sketchbandits.policies.lints import LinTS
 from sketchbandits.policies.linucb import LinUCB
 from sketchbandits.policies.multiscale.policy import MultiscaleCSLB
@@ -30,11 +32,13 @@ class RegisteredPolicy(NamedTuple):
 
     ``chooses``: parameters that an experiment shares between policies but does not pass to this one, because its own
     choice is better. They can still be given as an option of the policy.
+    ``only_in_python``: parameters whose values, or the calls that they change, cannot be written as text.
     """
 
     policy: type[Policy]
     label: str
     chooses: tuple[str, ...] = ()
+    only_in_python: tuple[str, ...] = ()
 
 
 POLICIES = {
@@ -48,6 +52,12 @@ POLICIES = {
     "dbslinucb": RegisteredPolicy(DBSLinUCB, "DBSLinUCB"),
     "cbrap": RegisteredPolicy(CBRAP, "CBRAP"),
     "multiscale": RegisteredPolicy(MultiscaleCSLB, "multi-scale", chooses=("ridge", "sketch_size")),
+    "hybrid": RegisteredPolicy(
+        HybridCSLB,
+        "hybrid",
+        chooses=("ridge", "noise", "delta", "theta_norm", "sketch_size"),  # it learns what it needs of them
+        only_in_python=("context_dim", "feature_dim", "max_arms", "context_features", "arm_features"),
+    ),
 }
 
 
@@ -74,6 +84,7 @@ class PolicySpec:
     def of(cls, name: str, options: Mapping[str, Any]) -> "PolicySpec":
         """A registered policy with options that are values already, not text to be parsed."""
         for option in options:
+            _check_text("options", name, option)
             if option not in _parameters(name):
                 raise ValueError(f"options must be among {', '.join(_parameters(name))} for {name}, got {option!r}")
         return cls(name, tuple(sorted(options.items())))
@@ -98,6 +109,9 @@ class PolicySpec:
         """The policy on ``arms``; of the shared ``parameters`` it takes those it has, and its own options override."""
         accepted = set(_parameters(self.name)) - set(POLICIES[self.name].chooses)
         given = {name: value for name, value in parameters.items() if name in accepted}
+        if half_life_of(half_life := dict(self.options).get("half_life")).timed:
+            rule = "a whole number of rewards or auto: a time needs at=... with every call, in Python"
+            raise ValueError(f"half_life must be {rule}, got {half_life!r}")
         try:
             return self.policy_type(arms, **{**given, **dict(self.options), "seed": seed})
         except TypeError as error:  # a required parameter is missing
@@ -121,12 +135,21 @@ def parse_policies(text: str, every: Sequence[str] = tuple(POLICIES)) -> tuple[P
 
 
 def _parameters(name: str) -> list[str]:
-    """The keywords of a policy's constructor, except its seed."""
-    return [option for option in inspect.signature(POLICIES[name].policy).parameters if option not in ("arms", "seed")]
+    """The keywords of a policy's constructor that can be given as text, except its seed."""
+    known, left_out = POLICIES[name], {"arms", "seed", *POLICIES[name].only_in_python}
+    return [option for option in inspect.signature(known.policy).parameters if option not in left_out]
+
+
+def _check_text(argument: str, policy: str, option: str) -> None:
+    """Refuse an option that only Python can give."""
+    if option in POLICIES[policy].only_in_python:
+        cls = POLICIES[policy].policy.__name__
+        raise ValueError(f"{argument} must leave out {option}, which is for {cls}(...) in Python only, got it")
 
 
 def _option(text: str, policy: str, piece: str) -> tuple[str, Any]:
     name, equals, value = (part.strip() for part in piece.partition("="))
+    _check_text("policies", policy, name)
     if not equals or name not in _parameters(policy):
         allowed = ", ".join(_parameters(policy))
         raise ValueError(f"policies must be name:option=value with options of {policy}: {allowed}; got {text!r}")

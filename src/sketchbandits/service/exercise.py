@@ -24,9 +24,10 @@ from sketchbandits.kernels.linalg import Floats
 from sketchbandits.partition.first_fit import BLOCK, PLANNED
 from sketchbandits.policies import rounds
 from sketchbandits.policies.base import Policy
-from sketchbandits.policies.changing_arms import ChangingArms
+from sketchbandits.policies.changing_arms import TakesArms
 from sketchbandits.policies.cslb.changing_clusters import ChangingClusters
 from sketchbandits.policies.cslb.shortlist import LEAST_ARMS
+from sketchbandits.policies.hybrid.groups import MOST
 from sketchbandits.policies.registry import POLICIES, PolicySpec
 from sketchbandits.precompile import PARALLEL, parallel, use_partition
 
@@ -41,6 +42,7 @@ class Need(NamedTuple):
     options: str  # JSON
     n_arms: int
     dim: int
+    clusters: bool
     blocks: bool
     plans: bool
     lists: bool
@@ -53,13 +55,14 @@ class Need(NamedTuple):
             small["horizon"] = None  # it only leads to a warning
         if type(size) is int:
             small["sketch_size"] = min(size, MOST_SKETCH)
-        clusters = issubclass(POLICIES[policy].policy, ChangingClusters)
+        clusters = _has_clusters(policy, options, n_arms, dim)
         work = n_arms * dim * min(size if type(size) is int else dim, dim)
         return cls(
             policy,
             json.dumps(small, sort_keys=True),
             min(n_arms, MOST_ARMS),
             min(dim, MOST_DIMENSIONS),
+            clusters=clusters,
             blocks=clusters and n_arms > BLOCK[0],
             plans=clusters and work >= PLANNED,
             lists=options.get("scan") == "auto" and 2 * n_arms >= LEAST_ARMS,
@@ -75,13 +78,20 @@ class Need(NamedTuple):
         return cls(*json.loads(text))
 
 
+def _has_clusters(policy: str, options: Mapping[str, Any], n_arms: int, dim: int) -> bool:
+    """Whether such a policy partitions its arms; the hybrid one only where a single cluster would be too large."""
+    if policy == "hybrid":
+        return options.get("sketch_size") is not None or min(n_arms, dim) >= MOST
+    return issubclass(POLICIES[policy].policy, ChangingClusters)
+
+
 def use_kernels(need: Need, folder: Path | None = None) -> None:
     """Use every kernel of a need; where there is a ``folder``, policies are saved there and loaded, too."""
     options = json.loads(need.options)
     arms = _made_up(need.n_arms, need.dim) * (options.get("arm_norm") or 1.0)
     for variant in [options, options | {"scan": "shortlist"}] if need.lists else [options]:
         exercise(PolicySpec.of(need.policy, variant).build(arms, {}, 0), folder)
-    if issubclass(POLICIES[need.policy].policy, ChangingClusters):
+    if need.clusters:
         use_partition(blocks=need.blocks, plans=need.plans)
 
 
@@ -93,7 +103,7 @@ def exercise(policy: Policy, folder: Path | None = None) -> None:
         copy.save(folder / "state.npz")
         copy = type(policy).load(folder / "state.npz")
         _play(copy)
-    if not isinstance(copy, ChangingArms):
+    if not isinstance(copy, TakesArms):
         return
     new = np.vstack([copy.arms[:1] / 2, _made_up(2, copy.dim, seed=1) * np.linalg.norm(copy.arms[0]) / 2])
     try:

@@ -4,7 +4,8 @@
     clusters → bounds → candidates → recommend, timing → advisor, report, figure → files
 
 `facts` examines the arms and `remarks` warns of what costs regret or time; `clusters` counts ``K(l)``; `candidates` are
-policies with their `bounds`, which `timing` plays for a few hundred rounds; `recommend` chooses.
+policies with their `bounds`, which `timing` plays for a few hundred rounds; `recommend` chooses. `hybrid` is about the
+policy that has no bound.
 """
 
 from sketchbandits.lab.advice.advisor import Advice, advise

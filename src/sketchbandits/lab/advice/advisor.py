@@ -12,6 +12,7 @@ from sketchbandits.lab.advice.bounds import Case
 from sketchbandits.lab.advice.candidates import MULTISCALE, Candidate, candidates
 from sketchbandits.lab.advice.clusters import ClusterRow, cluster_table, sizes_to_try
 from sketchbandits.lab.advice.facts import ArmFacts, examine
+from sketchbandits.lab.advice.hybrid import HybridAdvice, hybrid_advice
 from sketchbandits.lab.advice.recommend import microseconds_of, recommend, sentence
 from sketchbandits.lab.advice.remarks import remarks
 from sketchbandits.lab.advice.timing import Stopwatch, finalists
@@ -29,7 +30,7 @@ class Advice:
     """What `advise` found. ``facts`` and ``case`` describe the arms and the model.
 
     ``clusters`` has one row per sketch size, ``candidates`` one per policy and size, ``finalists`` one per policy: its
-    best size, timed. ``choice`` is the finalist that is recommended.
+    best size, timed. ``choice`` is the finalist that is recommended. ``hybrid``: about HybridCSLB, which has no bound.
     """
 
     facts: ArmFacts
@@ -40,6 +41,7 @@ class Advice:
     finalists: tuple[Candidate, ...]
     choice: Candidate
     warnings: list[str]
+    hybrid: HybridAdvice
 
     def __repr__(self) -> str:
         return f"Advice({self.sentence!r})"
@@ -117,6 +119,7 @@ def advise(
     (default: small ones, doublings, the rank). ``features`` and ``ids``: names of columns and arms for warnings.
     ``seed`` draws samples where arms are too many; `Advice.notes` says of what. Every policy is played for a few
     hundred rounds at its best sketch size: the times differ from call to call, all else is the same for the same seed.
+    Policies without a guarantee are not recommended; `Advice.hybrid` says when HybridCSLB is the one to take.
     """
     array = validate.vectors("arms", arms)
     limit = None if budget_us is None else validate.positive("budget_us", budget_us)
@@ -130,10 +133,13 @@ def advise(
         sizes = sizes or tuple(sorted({*sizes_to_try(facts.rank), default_size(case.space_dims)}))
         table = cluster_table(array, sizes, facts.rank, facts.rays, rng, _part(bar, 0.3, 0.7))
         found = candidates(case, table)
-        timed = finalists(found, table, Stopwatch(array, case, rng), limit, _part(bar, 0.7, 1.0))
+        stopwatch = Stopwatch(array, case, rng)
+        timed = finalists(found, table, stopwatch, limit, _part(bar, 0.7, 0.95))
+        bar.show(0.95, "timing HybridCSLB, kernels compile once")
+        hybrid = hybrid_advice(facts.n_arms, facts.rank, table, stopwatch)
     choice = recommend(timed)
     words = remarks(facts, case, table) + _on_choice(choice, found, case, limit)
-    return Advice(facts, case, limit, table, found, tuple(timed), choice, words)
+    return Advice(facts, case, limit, table, found, tuple(timed), choice, words, hybrid)
 
 
 def _case(facts: ArmFacts, model: dict[str, Any]) -> Case:

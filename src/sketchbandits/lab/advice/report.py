@@ -23,7 +23,9 @@ SHOWN_VALUES = 5
 def text(advice: "Advice") -> str:
     """The whole report."""
     parts = [_facts(advice.facts), _bullets(advice.warnings, "! "), _clusters(advice), _finalists(advice)]
-    parts += [textwrap.wrap(advice.sentence, WIDTH, break_on_hyphens=False), _bullets(advice.notes, "- ")]
+    paragraphs = (advice.sentence, advice.hybrid.sentences)
+    parts += [textwrap.wrap(words, WIDTH, break_on_hyphens=False) for words in paragraphs]
+    parts += [_bullets(advice.notes, "- ")]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
@@ -92,6 +94,7 @@ def as_json(advice: "Advice") -> dict[str, Any]:
         "sketch_size": advice.sketch_size,
         "budget": advice.budget,
         "recommendation": advice.sentence,
+        "hybrid": advice.hybrid.as_json(),
         "notes": advice.notes,
     }
 

@@ -3,13 +3,13 @@
 import functools
 import hashlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sketchbandits import validate
-from sketchbandits.arms_file import read_arms
+from sketchbandits.arms_file import SchemaFile, read_arms
 from sketchbandits.environments import (
     LinearEnvironment,
     correlated_arms,
@@ -98,7 +98,7 @@ class FileScene:
     path: str
     digest: str
     id_column: str | None = None
-    features: tuple[str, ...] | None = None
+    features: tuple[str, ...] | SchemaFile | None = None
     theta: tuple[float, ...] | None = None  # known, or drawn for each run
     normalize: str = AS_THEY_ARE
     parameter: str = "isotropic"
@@ -117,8 +117,10 @@ class FileScene:
         return _draw(arms, self.model, self.parameter, validate.generator(seed))
 
     def identity(self) -> dict[str, Any]:
-        """All that the scene depends on: the file by its content, not by its place."""
-        return {name: value for name, value in asdict(self).items() if name != "path"}
+        """All that the scene depends on: the file, and a schema, by its content and not by its place."""
+        features = self.features.identity if isinstance(self.features, SchemaFile) else self.features
+        found = asdict(replace(self, features=None)) | {"features": features}
+        return {name: value for name, value in found.items() if name != "path"}
 
 
 class Draw(NamedTuple):
@@ -145,7 +147,7 @@ def file_digest(path: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)  # every run of a process plays the same file
-def _file_arms(path: str, digest: str, id_column: str | None, features: tuple[str, ...] | None) -> Floats:
+def _file_arms(path: str, digest: str, id_column: str | None, features: tuple[str, ...] | SchemaFile | None) -> Floats:
     if file_digest(path) != digest:
         raise ArmsChangedError(f"arms must not change while they are played, got another content of {path!r}")
     return read_arms(path, id_column=id_column, features=features).arms

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
+from sketchbandits.arms_file import SchemaFile
 from sketchbandits.kernels.linalg import TIE
 from sketchbandits.lab.experiments.scenes import FileScene, Scene
 from sketchbandits.lab.experiments.sources import machine
@@ -122,7 +123,7 @@ def own_command(plan: OwnPlan) -> list[str]:
     """The words of the command that makes a user's page again; files without their folders."""
     scene = plan.scene
     if isinstance(scene, FileScene):
-        features = None if scene.features is None else ",".join(scene.features)
+        features = _features(scene)
         theta = None if scene.theta is None else "THETA.npy"
         flags = {"arms": scene_name(plan), "id-column": scene.id_column, "features": features, "theta": theta}
     else:
@@ -131,6 +132,13 @@ def own_command(plan: OwnPlan) -> list[str]:
     length = {"rounds": plan.rounds, "runs": plan.runs, "seed": plan.seed}
     policies = ",".join(map(str, plan.policies))
     return _command("simulate", {"policies": policies, **flags, "normalize": scene.normalize, **passed, **length})
+
+
+def _features(scene: FileScene) -> str | None:
+    """Of a user's arms: names of columns, or the file of a schema without its folder."""
+    if isinstance(scene.features, SchemaFile):
+        return os.path.basename(scene.features.path)
+    return None if scene.features is None else ",".join(scene.features)
 
 
 class Making(NamedTuple):

@@ -111,6 +111,13 @@ def unit_of(state: HybridState, arm: int) -> float:
 
 
 @kernel
+def all_units(state: HybridState, units: Floats) -> None:
+    """`unit_of` every arm."""
+    for arm in range(units.size):
+        units[arm] = unit_of(state, arm)
+
+
+@kernel
 def lines(state: HybridState, x: Floats, cost: Floats, among: Mask, means: Floats, widths: Floats) -> None:
     """Every arm's line, rounded, less its cost; before rewards have differed the widest of the cheapest."""
     predict(state, x, means, widths)

@@ -33,7 +33,7 @@ from sketchbandits.features import Features
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies import rounds
 from sketchbandits.policies.guard import exclusive
-from sketchbandits.policies.hybrid.choice import decide, lines, predict, sample_winner, unit_of, zeta
+from sketchbandits.policies.hybrid.choice import all_units, decide, lines, predict, sample_winner, zeta
 from sketchbandits.policies.hybrid.envelope import interval_probabilities
 from sketchbandits.policies.hybrid.layout import RANDOMISED, TS, HybridState
 from sketchbandits.policies.hybrid.parameters import checked_settings, given_arms
@@ -293,7 +293,9 @@ class HybridCSLB(RequestModel):
         x = self._checked_context(context)
         state, means, widths = self._predicted(x, arms, features, at)
         factor = SHOWN if state.level[0]["rule"] in (RANDOMISED, TS) else zeta(state, 0, 0)
-        return means + factor * widths * np.array([unit_of(state, arm) for arm in range(means.size)])
+        units = np.empty(means.size)
+        all_units(state, units)
+        return means + factor * widths * units
 
     def _predicted(self, x: Floats, arms: Any, features: Any, at: Any) -> tuple[HybridState, Floats, Floats]:
         """The model of the arms in question, their means and their widths over R."""

@@ -13,9 +13,9 @@ from sketchbandits.policies.hybrid.layout import RANDOMISED, THEORY, HybridState
 from sketchbandits.policies.hybrid.learning import OWN_PRIOR, RIDGE_PRIOR, Learned, held, learn
 from sketchbandits.policies.hybrid.statistics import Spectra, Units, all_factors, scatter_of, shared_fits, units_of
 
-# What a draw is at least, and what is added to it times a squared normal number, where every round is the same and where
-# contexts vary around 0. Most draws are near the least: a wide range of draws costs more regret than their mean. Rare
-# large ones are what ends a wrong preference; contexts that vary explore by themselves and need fewer of them.
+# What a draw is at least, and what is added to it times a squared normal number: where every round is the same, and
+# where contexts vary around 0. Most draws are near the least, since a wide range of draws costs more regret than a high
+# mean. Rare large ones end a wrong preference; contexts that vary explore by themselves and need fewer of them.
 FLOORS = 1.25, 1.5
 BOLDNESS = 0.35, 0.2
 EVERY = 8  # rewards after each of which a refit follows

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from sketchbandits.policies.changing_arms import ChangingArms
+from sketchbandits.policies.changing_arms import TakesArms
 from sketchbandits.service.bandits.bandit import Bandit
 from sketchbandits.service.bandits.requests import AddArms, CreateBandit, Operation, RemoveArms
 
@@ -19,7 +19,7 @@ def reconcile(bandit: Bandit, wanted: CreateBandit, *, remove: bool) -> tuple[li
     new = [i for i, arm_id in enumerate(wanted.ids) if arm_id not in bandit.index]
     listed = set(wanted.ids)
     missing = [bandit.ids[arm] for arm in bandit.active.tolist() if bandit.ids[arm] not in listed]
-    if (new or (missing and remove)) and not isinstance(bandit.policy, ChangingArms):
+    if (new or (missing and remove)) and not isinstance(bandit.policy, TakesArms):
         allowed = f"the policy {bandit.config.policy!r} cannot take new arms or lose any"
         return [], [f"the file of arms has changed, but bandit {bandit.name!r} goes on with its own arms: {allowed}"]
     notes = _changed(bandit, wanted)

@@ -23,12 +23,14 @@ from sketchbandits import snapshot
 from sketchbandits.kernels.linalg import Floats, Ints
 from sketchbandits.policies.assumptions import Diagnostics, message
 from sketchbandits.policies.base import Policy
-from sketchbandits.policies.changing_arms import ChangingArms
+from sketchbandits.policies.changing_arms import ChangingArms, TakesArms
+from sketchbandits.policies.hybrid.policy import HybridCSLB
 from sketchbandits.policies.pending.rule import Mask
 from sketchbandits.service.bandits.changes import Change
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.bandits.places import FREED, ArmPlaces
 from sketchbandits.service.bandits.requests import UnknownArm
+from sketchbandits.service.bandits.retelling import retold
 from sketchbandits.service.bandits.totals import Totals
 from sketchbandits.service.log.events import Kind
 
@@ -37,6 +39,8 @@ logger = logging.getLogger("sketchbandits.service")
 KEYS_KEPT = 100_000  # idempotency keys, the latest of each API key
 # Removed arms whose memory is kept: their rewards can still be taken back.
 MOST_REMOVED, REMOVED_PER_ARM = 1_000, 4
+_FREEING_ARMS = "multiscale, cslb with radius=logdet, oful, linucb or ucb1"
+_TAKING_ARMS = f"hybrid, {_FREEING_ARMS}"
 # A step of planning or learning should take about a millisecond; what one takes grows with the number of arms and with
 # the size of the policy's state.
 _ARMS_PER_STEP, _BYTES_PER_STEP, _SHORT_STATE = 250_000, 1 << 26, 1 << 21
@@ -228,21 +232,23 @@ class Bandit:
 
     def with_arms(self, features: Floats) -> Policy:
         """A copy of the policy with more arms; this bandit is unchanged until the change is logged."""
-        copy = self._copy_for_change_of_arms()
+        self._check_changeable(TakesArms, "arms to come and go", _TAKING_ARMS)
+        copy = self.policy.copy()
+        assert isinstance(copy, TakesArms)
         copy.add_arms(features)
         return copy
 
     def without_arms(self, arms: Sequence[int]) -> Policy:
         """A copy of the policy that never plays these arms again; this bandit is unchanged."""
-        copy = self._copy_for_change_of_arms()
+        self._check_changeable(TakesArms, "arms to come and go", _TAKING_ARMS)
+        copy = self.policy.copy()
+        assert isinstance(copy, TakesArms)
         copy.remove_arms(self.places.all_of(arms))
         return copy
 
-    def _copy_for_change_of_arms(self) -> ChangingArms:
-        if not isinstance(self.policy, ChangingArms):
-            able = "multiscale, cslb with radius=logdet, oful, linucb or ucb1"
-            raise ValueError(f"policy must be {able} for arms to come and go, got {self.config.policy!r}")
-        return self.policy.copy()
+    def _check_changeable(self, kind: type, what: str, able: str) -> None:
+        if not isinstance(self.policy, kind):
+            raise ValueError(f"policy must be {able} for {what}, got {self.config.policy!r}")
 
     def replace_policy(self, policy: Policy) -> None:
         """Use a policy whose arms have the same places, as `without_arms` returns it."""
@@ -270,6 +276,8 @@ class Bandit:
     @property
     def keeps_too_much(self) -> bool:
         """Whether the policy has so many more removed arms than others that their memory should be given back."""
+        if not isinstance(self.policy, ChangingArms):
+            return False
         return self.policy.n_arms - self.active.size > max(MOST_REMOVED, REMOVED_PER_ARM * self.active.size)
 
     def freeable(self) -> list[int]:
@@ -284,7 +292,9 @@ class Bandit:
 
     def without_memory_of(self, arms: Sequence[int]) -> "Shrunk":
         """A copy of the policy that has given back the memory of removed arms; what they taught stays."""
-        policy = self._copy_for_change_of_arms()
+        self._check_changeable(ChangingArms, "the memory of removed arms to be freed", _FREEING_ARMS)
+        policy = self.policy.copy()
+        assert isinstance(policy, ChangingArms)
         return Shrunk(policy, policy.free_arms(self.places.all_of(arms)))
 
     def free_arms(self, shrunk: "Shrunk") -> None:
@@ -297,7 +307,8 @@ class Bandit:
 
         It is built anew and learns, arm by arm, as many rewards as the arm has left, each of them their mean: for a fit
         to all arms that is the same statistic, up to rounding; a sketch depends on the order, too.
-        How rewards scatter, which nobody can tell from means, is watched afresh.
+        How rewards scatter, which nobody can tell from means, is watched afresh. A policy that learns the noise is told
+        rewards that scatter as those did (`retold`).
         """
         if self.places.arm_at is not None:
             raise ValueError(
@@ -308,8 +319,11 @@ class Bandit:
         policy = self._grown_config().build(self.policy.arms)
         policy.assumption_warnings = False
         if gone := sorted(set(range(policy.n_arms)) - set(self.active.tolist())):
-            assert isinstance(policy, ChangingArms)
+            assert isinstance(policy, TakesArms)
             policy.remove_arms(gone)
+        if isinstance(self.policy, HybridCSLB):
+            policy.update_many(*retold(self.policy, self.totals, left, arms, rewards))
+            return policy
         means = np.divide(left.sums, left.counts, out=np.zeros(left.sums.size), where=left.counts > 0)
         for arm in np.flatnonzero(left.counts).tolist():
             count = left.counts.item(arm)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 from sketchbandits.policies.base import Policy
-from sketchbandits.policies.changing_arms import ChangingArms
+from sketchbandits.policies.changing_arms import TakesArms
 from sketchbandits.service.bandits.bandit import Bandit
 from sketchbandits.service.bandits.config import BanditConfig
 from sketchbandits.service.bandits.ledger import Ledger
@@ -112,7 +112,7 @@ def _size_of(ledger: Ledger, operation: Operation) -> _Size | None:
         return None
     if not isinstance(operation, AddArms):
         return _Size(bandit.config, bandit.policy.n_arms, bandit.policy.dim)
-    if not isinstance(bandit.policy, ChangingArms):
+    if not isinstance(bandit.policy, TakesArms):
         return None
     return _Size(bandit.config, bandit.policy.n_arms + len(operation.features), bandit.policy.dim)
 

@@ -18,6 +18,7 @@ PENDING = 1_000  # outstanding decisions that are passed to a policy that gains 
 MOST_PENDING = 100_000
 SKETCH_SIZE = 5  # for policies whose class requires one and has no default: the paper's for its first data set
 DERIVED = ("sketch_size", "explore")  # options that multi-scale derives from its arms where they are not given
+SIZED_BY_ARMS = ("multiscale", "hybrid")  # policies whose class has a default for the sketch size: None
 # What earlier versions used where a record does not hold the option. Version 0.1.0 recorded what was given; later ones
 # recorded every option that there was. All other options have the default that they had then.
 _UNRECORDED = {"sketch_size": 5, "explore": "optimism", "budget": 2048}
@@ -103,6 +104,8 @@ class BanditConfig:
         A sketch size that is derived from the rank of the arms is at most this.
         """
         options = self.filled().options
+        if self.policy == "hybrid":  # which clusters it has follows from the arms, again whenever there are more
+            return options
         if options.get("sketch_size", "") is None:
             options["sketch_size"] = default_size(0 if options["budget"] == 0 else min(n_arms, dim))
         if options.get("explore", "") is None:
@@ -160,18 +163,19 @@ class BanditConfig:
 
 
 def _default_options(policy: str) -> dict[str, Any]:
-    """Every option of a policy with its default; a partition is left out, since it cannot be given as JSON."""
+    """Every option of a policy with its default; what cannot be given as JSON, such as a partition, is left out."""
     parameters = inspect.signature(POLICIES[policy].policy).parameters
-    options = {
-        name: parameter.default for name, parameter in parameters.items() if name not in ("arms", "seed", "partition")
-    }
-    if "sketch_size" in options and policy != "multiscale":
+    left_out = ("arms", "seed", "partition", *POLICIES[policy].only_in_python)
+    options = {name: parameter.default for name, parameter in parameters.items() if name not in left_out}
+    if "sketch_size" in options and policy not in SIZED_BY_ARMS:
         options["sketch_size"] = SKETCH_SIZE
     return options
 
 
 def _with_unrecorded(policy: str, options: dict[str, Any]) -> dict[str, Any]:
     """Recorded options with those that the record leaves out, as the version that wrote it used them."""
+    if policy == "hybrid":  # no version left any out
+        return options
     known = inspect.signature(POLICIES[policy].policy).parameters
     return {name: value for name, value in _UNRECORDED.items() if name in known} | options
 

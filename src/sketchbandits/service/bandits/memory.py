@@ -11,6 +11,8 @@ from typing import Any
 from sketchbandits.partition.first_fit import BLOCK, EXTRA
 from sketchbandits.policies.cslb.layout import CLUSTER_RECORD, N_STATS
 from sketchbandits.policies.fits.sketched_fit import LARGEST_GRAM
+from sketchbandits.policies.hybrid.building import Shape
+from sketchbandits.policies.hybrid.groups import MOST
 from sketchbandits.policies.multiscale.space_basis import BASIS_BLOCK, MOST_DIMENSIONS
 from sketchbandits.policies.multiscale.state import N_ROWS, RAY_RECORD, WAITING_RECORD
 from sketchbandits.service.bandits.config import BanditConfig
@@ -32,6 +34,8 @@ def estimated_bytes(config: BanditConfig, n_arms: int, dim: int) -> int:
     options = config.options_for(n_arms, dim)
     size = options.get("sketch_size")
     sizes = {size} if type(size) is int and size > 0 else {1}  # others are refused before anything is allocated
+    if config.policy == "hybrid" and size is None:
+        sizes = {MOST - 1}  # what it takes where one cluster of all arms would be too large
     if config.policy == "multiscale" and config.options.get("sketch_size") is None:
         sizes.add(1)  # arms of a lower rank have a smaller one: smaller clusters, and more of them
     formula = _FORMULAS[config.policy]
@@ -121,6 +125,19 @@ def _multiscale(n: int, d: int, options: Options) -> int:
     return max(_basis(n, d), _partition(n, d, options, building))
 
 
+def _hybrid(n: int, d: int, options: Options) -> int:
+    """Without contexts: every arm's statistics and coordinates, every cluster's fit; and the decomposition of the arms.
+
+    A refit works on copies of all statistics and of the coordinates. With ``half_life="auto"`` there are two of
+    everything that is kept.
+    """
+    rank, copies = min(options["sketch_size"], n, d), 1 + (options["half_life"] == "auto")
+    clusters = 1 if options["sketch_size"] >= min(n, d) else _most_clusters(n, rank)
+    state = Shape(n, clusters, rank + 1, 1, options["explore"] == "ts", 1, False).numbers + 5 * n + 2 * clusters
+    refit = state + 3 * n * rank + 4 * rank**2
+    return copies * state + max(refit, 2 * n * d + min(n, d) * d)
+
+
 def _basis(n: int, d: int) -> int:
     """A block of arms in two forms and its triangular factor, then the singular vectors of that."""
     rows = min(n, BASIS_BLOCK + d)
@@ -139,4 +156,5 @@ _FORMULAS: dict[str, Callable[[int, int, Options], int]] = {
     "dbslinucb": _sketched,
     "cslb": _cslb,
     "multiscale": _multiscale,
+    "hybrid": _hybrid,
 }

@@ -26,7 +26,9 @@ Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=BATCH, strict=False), BeforeValidator(_not_text)]
 Pending = Annotated[int, Field(ge=0, le=MOST_PENDING, strict=False), BeforeValidator(_not_text)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=False), BeforeValidator(_not_text)]
-Policy = Literal["multiscale", "cslb", "oful", "linucb", "lints", "soful", "cbscfd", "dbslinucb", "cbrap", "ucb1"]
+Policy = Literal[
+    "multiscale", "cslb", "oful", "linucb", "lints", "soful", "cbscfd", "dbslinucb", "cbrap", "ucb1", "hybrid"
+]
 assert set(Policy.__args__) == set(POLICIES)  # type: ignore[attr-defined]
 
 
