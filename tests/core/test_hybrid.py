@@ -7,6 +7,7 @@ import naive
 import numpy as np
 import pytest
 from conftest import rounds
+from hybrid_tools import ARMS, CONTEXTS, context_of, every_shape, memory, played, same
 
 from sketchbandits import UCB1, HybridCSLB, simulate
 from sketchbandits.environments import ContextualEnvironment
@@ -14,31 +15,6 @@ from sketchbandits.policies.hybrid import learning, refit
 from sketchbandits.policies.hybrid.choice import noise_of
 from sketchbandits.policies.hybrid.envelope import interval_probabilities, upper_envelope
 from sketchbandits.policies.hybrid.statistics import units_of
-from sketchbandits.snapshot import leaves
-
-ARMS = np.random.default_rng(1).normal(size=(9, 5))
-CONTEXTS = np.random.default_rng(2).normal(size=(400, 3))
-SHAPES = {
-    "contexts": {"context_dim": 3},
-    "contexts, clusters": {"context_dim": 3, "sketch_size": 2},
-    "alone": {},
-    "alone, clusters": {"sketch_size": 2},
-}
-every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-
-
-def played(policy, size, seed=0, arms=None):
-    """Rewards for random arms (or ``arms``), recorded one by one; what was recorded."""
-    rng = np.random.default_rng(seed)
-    chosen = rng.integers(0, policy.n_arms, size) if arms is None else arms
-    rewards = rng.normal(size=size) + 0.3 * chosen
-    for t, (arm, reward) in enumerate(zip(chosen.tolist(), rewards.tolist(), strict=True)):
-        policy.update(arm, reward, context=context_of(policy, t))
-    return chosen, rewards
-
-
-def context_of(policy, t):
-    return None if policy.context_dim is None else CONTEXTS[t % len(CONTEXTS)]
 
 
 def scaled(policy, t):
@@ -52,14 +28,6 @@ def twin_of(policy, chosen, rewards):
     for t, (arm, reward) in enumerate(zip(chosen, rewards, strict=True)):
         twin.record(arm, scaled(policy, t), reward)
     return twin
-
-
-def memory(policy):
-    return [array.copy() for _, array in leaves(policy.state)]
-
-
-def same(one, other):
-    return all(a.tobytes() == b.tobytes() for a, b in zip(one, other, strict=True))
 
 
 # ------------------------------------------------------------------------------------------------------------ exactness
@@ -122,8 +90,8 @@ def test_the_evidence_is_that_of_all_rewards_together(shape):
 def test_the_order_of_rewards_does_not_matter(shape):
     one, other = HybridCSLB(ARMS, **shape), HybridCSLB(ARMS, **shape)
     rng = np.random.default_rng(5)
-    arms, rewards = rng.integers(0, 9, 80), rng.normal(size=80)
-    for order, policy in ((np.arange(80), one), (rng.permutation(80), other)):
+    arms, rewards = rng.integers(0, 9, 50), rng.normal(size=50)
+    for order, policy in ((np.arange(50), one), (rng.permutation(50), other)):
         for t in order.tolist():
             policy.update(int(arms[t]), float(rewards[t]), context=context_of(policy, t))
     context = context_of(one, 7)
@@ -141,7 +109,7 @@ def test_choices_do_not_depend_on_units(explore, reward):
     theta, noise = rng.normal(size=(3, 5)), rng.normal(size=300)
     one = HybridCSLB(ARMS, context_dim=3, explore=explore)
     other = HybridCSLB(ARMS * 4.0, context_dim=3, explore=explore)
-    for t in range(rounds(300, 60)):
+    for t in range(rounds(150, 60)):
         u = CONTEXTS[t]
         arm = one.select(u)
         assert other.select(u * 0.5) == arm
@@ -193,9 +161,9 @@ def test_features_that_say_nothing_do_not_mislead():
     rng = np.random.default_rng(6)
     arms, means = rng.normal(size=(20, 6)), rng.normal(size=20)
     policy = HybridCSLB(arms)
-    policy.play_rounds(means, means.max() - means, 0.3 * rng.normal(size=3_000))
+    policy.play_rounds(means, means.max() - means, 0.3 * rng.normal(size=1_000))
     assert policy.counts.argmax() == means.argmax()
-    assert policy.counts.max() > 2_500
+    assert policy.counts.max() > 700
 
 
 def test_what_is_old_counts_less():
@@ -244,7 +212,7 @@ def test_forgetting_follows_a_world_that_turns():
 def test_propensities_are_the_frequencies_of_choices(shape):
     policy = HybridCSLB(ARMS, **shape, seed=3)
     played(policy, 30)
-    context, draws = context_of(policy, 9), 4_000
+    context, draws = context_of(policy, 9), 2_000
     for available in (None, [1, 4, 6]):
         expected = policy.probabilities(context, available=available)
         assert expected.sum() == pytest.approx(1.0)
@@ -429,11 +397,10 @@ def test_degenerate_arms_and_contexts_are_played(arms, context_dim):
         assert np.isfinite(policy.bounds(context)).all()
 
 
-@pytest.mark.parametrize("rate", [0.5, 0.6])
-@pytest.mark.parametrize("explore", ["randomised", "ucb"])
-def test_an_arm_that_always_pays_the_same_seldom_hides_a_better_one(rate, explore):
+@pytest.mark.parametrize(("explore", "rate"), [("randomised", 0.5), ("randomised", 0.6), ("ucb", 0.5)])
+def test_an_arm_that_always_pays_the_same_seldom_hides_a_better_one(explore, rate):
     """Its rewards say that there is no noise; the other's first ones, by bad luck 0, must not be taken for certain."""
-    size, stuck = rounds(6_000, 300), 0
+    size, stuck = rounds(2_000, 300), 0
     for seed in range(rounds(8, 1)):
         rng = np.random.default_rng(seed)
         rewards = np.column_stack([np.full(size, 0.3), rng.random(size) < rate]).astype(float)
@@ -507,6 +474,13 @@ def test_a_refit_takes_little_more_memory_than_the_state():
 
 
 # ------------------------------------------------------------------------------------------------------------- refusals
+@pytest.fixture(scope="module")
+def asked():
+    policy = HybridCSLB(ARMS, context_dim=3)
+    played(policy, 12)
+    return policy
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -544,9 +518,8 @@ def test_a_refit_takes_little_more_memory_than_the_state():
         (lambda p: p.remove_arms(np.arange(9)), r"ids must leave at least one arm to play"),
     ],
 )
-def test_refused_calls_name_the_argument_and_change_nothing(call, message):
-    policy = HybridCSLB(ARMS, context_dim=3)
-    played(policy, 12)
+def test_refused_calls_name_the_argument_and_change_nothing(call, message, asked):
+    policy = asked.copy()
     before = memory(policy)
     with pytest.raises(ValueError, match=message):
         call(policy)
@@ -578,7 +551,7 @@ def test_a_context_is_refused_by_a_policy_without():
         ({"ridge": -1.0}, r"ridge must be a number > 0"),
         ({"own_share": 1.0}, r"own_share must be a number from 1e-09 to 0.999999999, got 1.0"),
         ({"own_share": 5e-324}, r"own_share must be a number from 1e-09 to"),
-        ({"ridge": 1e-100}, r"ridge must be a number from 1e-09 to 1000000000"),
+        ({"ridge": 1e-100}, r"ridge must be a number from 1e-08 to 100000000"),
         ({"context_dim": 10**6}, r"arms must be few enough for the memory, .* context_dim=1000000"),
     ],
 )
