@@ -9,9 +9,18 @@ import math
 import numpy as np
 
 from sketchbandits.kernels.linalg import Floats
+from sketchbandits.kernels.threads import one_blas_thread
 from sketchbandits.policies.hybrid.layout import RANDOMISED, THEORY, HybridState
 from sketchbandits.policies.hybrid.learning import OWN_PRIOR, RIDGE_PRIOR, Learned, held, learn
-from sketchbandits.policies.hybrid.statistics import Spectra, Units, all_factors, scatter_of, shared_fits, units_of
+from sketchbandits.policies.hybrid.statistics import (
+    Spectra,
+    Units,
+    all_factors,
+    scatter_of,
+    shared_fits,
+    units_of,
+    weighted_squares,
+)
 
 # What a draw is at least, and what is added to it times a squared normal number: where every round is the same, and
 # where contexts vary around 0. Most draws are near the least, since a wide range of draws costs more regret than a high
@@ -32,6 +41,7 @@ RENEWED = (
 SMALLEST = 1e-60  # what has faded below it is forgotten
 
 
+@one_blas_thread()
 def refit(state: HybridState, old: HybridState | None = None) -> None:
     """Forget, learn, and fit; where rewards have not differed yet, what is given or the middle of the prior.
 
@@ -43,7 +53,7 @@ def refit(state: HybridState, old: HybridState | None = None) -> None:
     if old is not None:
         for name in RECORDED:
             getattr(trial, name)[:] = getattr(old, name)
-        level["learns"] = level["samples"]
+        level["learns"], level["faded"] = level["samples"], old.level["faded"][0]
     fade(trial)
     if trial.gone.size:
         _unit(trial)
@@ -114,15 +124,15 @@ def fade(state: HybridState) -> None:
         return  # no time was given yet
     since = now - level["faded"]
     if since > 0.0 and np.isfinite(level["half_life"]):
-        for factor in (state.factors, state.gone, state.moments):
-            factor *= 2.0 ** (-0.5 * since / level["half_life"])
-            factor[np.abs(factor) < SMALLEST] = 0.0
+        for factors in (state.factors, state.gone[None], state.moments[None]):
+            factors *= 2.0 ** (-0.5 * since / level["half_life"])
+            factors[np.abs(factors).max(axis=(1, 2), initial=0.0) < SMALLEST] = 0.0
     level["faded"] = now
 
 
 def _differ(state: HybridState, units: Units) -> bool:
     seen = Spectra.of(state, units, state.coordinates)
-    return seen.total > 1e-24 * seen.weight * units.mean**2
+    return seen.weight > 0.0 and seen.total > 1e-24 * seen.weight * units.mean**2
 
 
 def _prior(state: HybridState) -> Learned:
@@ -140,7 +150,7 @@ def fit(state: HybridState, units: Units, shift: float) -> None:
     p, r = state.shared.shape[1:]
     own_precision = seen.singular**2 + c
     state.inverse[:] = np.eye(p) / c
-    state.inverse[seen.arms] = np.einsum("nki,nk,nkj->nij", seen.right, 1.0 / own_precision, seen.right)
+    state.inverse[seen.arms] = weighted_squares(seen.right, 1.0 / own_precision)
     target = seen.targets[0] - shift * seen.targets[1]
     state.own[:] = 0.0
     state.own[seen.arms] = np.einsum("nki,nk->ni", seen.right, seen.singular * target / own_precision)

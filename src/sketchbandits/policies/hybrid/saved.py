@@ -97,6 +97,8 @@ def _check_level(saved: snapshot.Saved, name: str, level: Any) -> None:
     wrong = [field for field in POSITIVE if not 0.0 < level[field] < np.inf]
     wrong += [field for field in AT_LEAST_ZERO if not 0.0 <= level[field] < np.inf]
     wrong += [field for field in ("centre", "faded") if not np.isfinite(level[field])]
+    wrong += [] if level["now"] < np.inf else ["now"]
+    wrong += [] if level["shortest"] >= 0.0 else ["shortest"]
     wrong += [] if level["rule"] == RULES[saved.settings["explore"]] else ["rule"]
     wrong += [] if bool(level["timed"]) == half_life.timed else ["timed"]
     lengths = (WATCHED,) if fast else (half_life.length, WATCHED) if half_life.watched else (half_life.length,)

@@ -115,6 +115,27 @@ def _gone(state: HybridState, units: Units, coordinates: Floats) -> tuple[Floats
     return rows, np.stack([state.gone[:, s + 1] - units.mean * ones, ones])
 
 
+def weighted_squares(rows: Floats, weights: Floats) -> Floats:
+    """``W' diag(weights) W`` of every arm."""
+    result: Floats = (rows * weights[:, :, None]).transpose(0, 2, 1) @ rows
+    return result
+
+
+def _sum_of_products(H: Floats, z: Floats) -> Floats:
+    """``sum H x zz'``, index by index: context outside, coordinates inside. Never more memory than H and z take."""
+    (m, p, _), r = H.shape, z.shape[1]
+    if r < p:
+        squares = (z[:, :, None] * z[:, None, :]).reshape(m, r * r)
+        cross = (H.reshape(m, p * p).T @ squares).reshape(p, p, r, r)
+        return np.ascontiguousarray(cross.transpose(0, 2, 1, 3)).reshape(p * r, p * r)
+    sums = np.empty((p, r, p, r))
+    for i in range(p):
+        for j in range(i + 1):
+            sums[i, :, j] = z.T @ (H[:, i, j, None] * z)
+            sums[j, :, i] = sums[i, :, j]
+    return sums.reshape(p * r, p * r)
+
+
 class SharedFit(NamedTuple):
     """What the arms of one cluster tell it, for one own ridge and every ridge of the shared coefficients."""
 
@@ -128,15 +149,9 @@ class SharedFit(NamedTuple):
     @classmethod
     def of(cls, seen: Spectra, coordinates: Floats, own_ridge: float) -> Self:
         """O(m p^2 r^2 + (p r)^3)."""
-        p, r = seen.singular.shape[1], coordinates.shape[1]
         damp = own_ridge / (seen.singular**2 + own_ridge)
-        H = np.einsum("nki,nk,nkj->nij", seen.right, seen.singular**2 * damp, seen.right)
-        sums = np.empty((p, r, p, r))
-        for i in range(p):
-            for j in range(i + 1):
-                sums[i, :, j] = coordinates.T @ (H[:, i, j, None] * coordinates)
-                sums[j, :, i] = sums[i, :, j]
-        values, vectors = np.linalg.eigh(sums.reshape(p * r, p * r) + seen.gone.T @ seen.gone)
+        H = weighted_squares(seen.right, seen.singular**2 * damp)
+        values, vectors = np.linalg.eigh(_sum_of_products(H, coordinates) + seen.gone.T @ seen.gone)
         pulls = np.einsum("nki,nk,tnk->tni", seen.right, damp * seen.singular, seen.targets)
         along = (np.einsum("tni,nj->tij", pulls, coordinates).reshape(2, -1) + seen.gone_targets @ seen.gone) @ vectors
         return cls(seen, coordinates, damp, np.maximum(values, 0.0), vectors, along)
