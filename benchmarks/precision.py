@@ -69,7 +69,9 @@ def exact_policies() -> None:
 
 
 def hybrid_cell(diary, units, ridge, share):
-    """Widths, means and, after the bar, widths over the largest: the worse of a fresh fit and one moved 200 times."""
+    """Widths, means and, in brackets, widths over the largest: the worse of a fresh fit and one moved 200 times."""
+    if ridge * (1.0 - share) / share < 0.99 * RIDGES[0]:
+        return "refused"  # as the arms' own ridge would be too small
     game = Played(diary, units, noise=units.rewards, ridge=ridge, own_share=share).to_a_refit()
     fresh = game.errors()
     means, widths, of_largest = np.maximum(fresh, game.without_refits(200).errors())
