@@ -162,30 +162,15 @@ class HybridCSLB(RequestModel):
             if self._comes:
                 raise ValueError("arms must be the ids of the arms that this request offers, got None")
             return self.state.choice.item(0)
-        return self._decide(context, *question)
-
-    @exclusive
-    def _decide(
-        self,
-        context: Context,
-        available: ArrayLike | None,
-        slate: int | None,
-        pending: Any,
-        cost: ArrayLike | None,
-        arms: Any,
-        features: Any,
-        decision: int | None,
-        at: Any,
-    ) -> Any:
-        x = self._checked_context(context)
-        state, among, ids = self._asked(available, arms, features, at)
-        size = 1 if slate is None else validate.whole("slate", slate, most=int(among.sum()))
-        prices = _prices(cost, among.size)
-        number = int(state.level["samples"][0]) + self._waiting(pending)
-        if decision is not None:
-            number = _decision(decision)
-        picks = np.empty(size, np.int64)
-        decide(state, x, number, prices, among, picks)
+        with self._lock:
+            x = self._checked_context(context)
+            state, among, ids = self._asked(available, arms, features, at)
+            size = 1 if slate is None else validate.whole("slate", slate, most=int(among.sum()))
+            number = int(state.level["samples"][0]) + self._waiting(pending)
+            if decision is not None:
+                number = _decision(decision)
+            picks = np.empty(size, np.int64)
+            decide(state, x, number, _prices(cost, among.size), among, picks)
         chosen = picks if ids is None else [ids[i] for i in picks.tolist()]
         if slate is not None:
             return chosen
